@@ -1,0 +1,77 @@
+//! Every bound of the system: its name, its unit and its reason. Nothing grows without one.
+//!
+//! What decides inside `apply` is a replicated setting that starts from the value here; what
+//! decides before proposing is local configuration. Source: architecture, section 11.
+
+/// Bytes of a command line including its CRLF. The longest legal command is
+/// `pause-tube <200 bytes> 4294967295` (protocol specification, 1.3).
+pub const LINE_BYTES_MAX: usize = 224;
+
+/// Bytes of a tube name (protocol specification, 2.5).
+pub const TUBE_NAME_BYTES_MAX: usize = 200;
+
+/// Bytes of a job body accepted by default: beanstalkd's own default of `-z`.
+pub const BODY_BYTES_DEFAULT: u32 = 65_535;
+
+/// Bytes of a job body that `-z` can allow at most: one body must fit one Raft entry and one
+/// gRPC message with room to spare (beanstalkd: 1 GiB; see docs/COMPAT.md).
+pub const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// Largest time-out of `reserve-with-timeout`, in seconds (protocol specification, 2.1).
+pub const RESERVE_TIMEOUT_SECONDS_MAX: u32 = i32::MAX as u32;
+
+/// The margin before a hold's deadline in which a reserve is answered `DEADLINE_SOON`, in
+/// milliseconds (protocol specification, 6.6).
+pub const SAFETY_MARGIN_MS: u64 = 1_000;
+
+/// Due events that one entry fires at most, so that a mass expiry cannot stall apply. A constant
+/// of the feature level: every node must stop at the same event.
+pub const DUE_PER_ENTRY_MAX: usize = 1_000;
+
+/// Jobs in the whole cluster: what a 64 GiB node holds as headers (about 200 bytes each).
+pub const JOBS_MAX_DEFAULT: u64 = 200_000_000;
+
+/// Body bytes in the whole cluster: 1 TiB.
+pub const JOB_BYTES_MAX_DEFAULT: u64 = 1 << 40;
+
+/// Tubes in the whole cluster.
+pub const TUBES_MAX_DEFAULT: u64 = 1_000_000;
+
+/// Names on one connection's watch list: a reserve carries them all in one command.
+pub const WATCH_NAMES_MAX_DEFAULT: usize = 1_024;
+
+/// Commands in one batch: bounds the time that decoding and applying one batch takes.
+pub const BATCH_COMMANDS_MAX: usize = 1_024;
+
+/// Bytes in one batch, beyond which it is closed; a single larger command travels alone.
+pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Batches handed to a leader and not yet applied, per origin. More only makes groups smaller.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
+
+/// Bytes of batches that a leader merges into one entry, beyond which it is closed.
+pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Entries that a leader has proposed and not yet seen applied.
+pub const ENTRIES_IN_FLIGHT_MAX: usize = 8;
+
+/// Bytes submitted by clients of one node and not yet applied; one item is admitted when empty,
+/// however large.
+pub const NODE_PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Commands of one connection that may be submitted and not yet answered.
+pub const CONNECTION_PIPELINE_MAX: usize = 1_024;
+
+/// Bytes that are read ahead of a connection whose reserve may be parked or whose earlier
+/// commands wait.
+pub const CONNECTION_READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// Client connections of one node.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
+
+/// Bytes of bodies that may be owed to slow readers of one node before the one that owes longest
+/// is closed.
+pub const OWED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes of bodies kept in memory by one node.
+pub const BODY_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
