@@ -1,0 +1,40 @@
+//! The build's own tools: `cargo xtask tidy` and `cargo xtask test`.
+//!
+//! They are Rust, so that they run wherever the project builds.
+
+mod suite;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <command>
+
+  tidy            the house rules: floors, names, banned words, sizes, documents
+  test [ARGS]     cargo test over the whole workspace with ARGS, and one closing line that sums it up";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let done = match args.next().as_deref() {
+        Some("tidy") => tidy::run(&root()),
+        Some("test") => suite::run(&root(), args.collect()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder: two above this crate's.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}

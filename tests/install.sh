@@ -1,0 +1,99 @@
+#!/bin/sh
+# Installs what this system lacks of Debian's or Ubuntu's packages, and says in one line what it can't install.
+#
+#   sh tests/install.sh build      a C++ compiler, libclang, cargo: enough to build and run
+#   sh tests/install.sh test       and the services and tools that the tests use
+#   sh tests/install.sh clients    and the client libraries of five languages, into the cache
+#
+# It asks for nothing: as root it calls apt-get, else it tries sudo without a password. A second run that finds
+# everything in place takes no time and asks no package registry.
+set -eu
+
+cd "$(dirname "$0")/.."
+. tests/cache.sh
+
+rust_wanted=1.95
+group=${1:-build}
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "install: $*"; exit 1; }
+
+has() { command -v "$1" >/dev/null 2>&1; }
+installed() { dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+# Prints the packages whose tool is missing. A tool from elsewhere (a Node.js of one's own, say) is as good as Debian's.
+missing_tools() {
+    for pair in "$@"; do
+        has "${pair%%=*}" || printf '%s ' "${pair#*=}"
+    done
+}
+
+apt_install() {
+    [ $# -gt 0 ] || return 0
+    has apt-get || die "missing: $* (and this system has no apt-get); install them and run again"
+    if [ "$(id -u)" = 0 ]; then
+        root=
+    elif has sudo && sudo -n true 2>/dev/null; then
+        root=sudo
+    else
+        die "missing: $*; run 'sudo apt-get install $*' and try again"
+    fi
+    say "install: apt-get install $*"
+    log=$(mktemp)
+    # A fresh system knows no packages before its first update.
+    if ! { $root apt-get update && $root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1 </dev/null; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "apt-get can't install: $*"
+    fi
+    rm -f "$log"
+}
+
+# True if cargo is there and new enough.
+rust_is_new_enough() {
+    has cargo && has rustc || return 1
+    found=$(rustc --version 2>/dev/null | sed 's/^rustc \([0-9]*\.[0-9]*\).*/\1/')
+    [ "$(printf '%s\n%s\n' "$rust_wanted" "$found" | sort -V | head -n 1)" = "$rust_wanted" ]
+}
+
+install_rust() {
+    rust_is_new_enough && return 0
+    if ! has rustup && has apt-cache; then
+        # Only newer releases have this package (Debian 13, Ubuntu 24.04).
+        ( apt_install rustup ) || :
+    fi
+    if has rustup; then
+        say "install: rustup toolchain install stable"
+        rustup toolchain install stable --profile minimal --component clippy --component rustfmt >&2 \
+            && rustup default stable >&2 || :
+    fi
+    rust_is_new_enough || die "missing: Rust $rust_wanted or newer, and this system's packages have none; install it with rustup (rustup.rs) and run again"
+}
+
+install_build() {
+    # Unquoted on purpose, here and below: one package a word.
+    apt_install $(missing_tools cc=gcc g++=g++ make=make git=git ar=binutils) \
+        $(find /usr/lib -name 'libclang*.so*' 2>/dev/null | grep -q . || echo libclang-dev)
+    install_rust
+}
+
+install_test() {
+    apt_install $(missing_tools \
+        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables)
+    has beanstalkd && has haproxy && has nc
+}
+
+install_clients() {
+    apt_install $(missing_tools python3=python3 php=php-cli ruby=ruby node=nodejs npm=npm go=golang-go javac=default-jdk-headless mvn=maven) \
+        $(python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv) \
+        $(for p in php-pda-pheanstalk ruby-beaneater; do installed "$p" || echo "$p"; done)
+    sh tests/clients/build.sh
+}
+
+case $group in
+    build) install_build ;;
+    test) install_build; install_test ;;
+    clients) install_build; install_test; install_clients ;;
+    *) die "unknown group '$group': build, test or clients" ;;
+esac
