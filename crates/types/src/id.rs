@@ -4,9 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Names one job for the life of the cluster: 1, 2, 3 … in commit order. Never reused, not even
 /// after `delete`, and always below 2^53 so that JavaScript clients read it exactly.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub u64);
 

@@ -28,6 +28,10 @@ pub const SAFETY_MARGIN_MS: u64 = 1_000;
 /// of the feature level: every node must stop at the same event.
 pub const DUE_PER_ENTRY_MAX: usize = 1_000;
 
+/// Largest job id: a 44-bit sequence, so that bits for several groups fit above it and every id
+/// stays below 2^53 (architecture, section 13). At it, puts are refused.
+pub const JOB_ID_MAX: u64 = (1 << 44) - 1;
+
 /// Jobs in the whole cluster: what a 64 GiB node holds as headers (about 200 bytes each).
 pub const JOBS_MAX_DEFAULT: u64 = 200_000_000;
 

@@ -100,8 +100,14 @@ mod tests {
         assert_eq!(TubeName::parse(b"a b"), Err(BadTubeName::Alphabet));
         assert_eq!(TubeName::parse("ä".as_bytes()), Err(BadTubeName::Alphabet));
         assert!(TubeName::parse(&[b'a'; 200]).is_ok());
-        assert_eq!(TubeName::parse(&[b'a'; 201]), Err(BadTubeName::TooLong(201)));
+        assert_eq!(
+            TubeName::parse(&[b'a'; 201]),
+            Err(BadTubeName::TooLong(201))
+        );
         let all = b"A-Za-z09-+/;.$_()";
-        assert_eq!(TubeName::parse(all).map(String::from).as_deref(), Ok("A-Za-z09-+/;.$_()"));
+        assert_eq!(
+            TubeName::parse(all).map(String::from).as_deref(),
+            Ok("A-Za-z09-+/;.$_()")
+        );
     }
 }
