@@ -1,0 +1,508 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use trellis_consensus::{Member, Membership};
+use trellis_types::NodeId;
+
+/// Entries that a learner may still lack when it becomes a voter: about what a commit round of a
+/// busy cluster holds, so that the change does not make the majority wait for it.
+pub const CAUGHT_UP_ENTRIES: u64 = 64;
+
+/// What the leader sees of one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// Heard within the presence bound; always true for the leader itself.
+    pub present: bool,
+    /// Whether it has an open origin, as the machine says.
+    pub open_origin: bool,
+    /// Entries that it lacks of the leader's log; `None` if not known.
+    pub lag: Option<u64>,
+    /// The feature level that its binary understands; `None` if it has not told yet.
+    pub level: Option<u32>,
+}
+
+/// What the leader decides membership from: a value, so that it can be tried out.
+#[derive(Clone, Debug, Default)]
+pub struct Council {
+    /// The leader itself.
+    pub me: NodeId,
+    /// The newest membership.
+    pub membership: Membership,
+    /// By member; missing means that nothing is known.
+    pub sights: BTreeMap<NodeId, Sight>,
+    /// The replicated feature level.
+    pub level: u32,
+    /// Ids with a row of origins in the machine that are not retired.
+    pub unretired: BTreeSet<NodeId>,
+}
+
+/// The next single step towards an orderly membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// A change stopped half-way: complete it.
+    FinishJoint,
+    /// The node is no member any more: record its id as never to be used again.
+    Retire(NodeId),
+    /// The learner takes the place of the dead id that has its name.
+    Replace {
+        /// Who goes.
+        dead: NodeId,
+        /// Who comes.
+        new: NodeId,
+    },
+    /// The learner becomes a voter.
+    Promote(NodeId),
+    /// An older learner of the same name will never catch up: a newer one took its name.
+    Drop(NodeId),
+    /// Every member understands this level: raise it.
+    RaiseLevel(u32),
+    /// Nothing to do now; the texts say which learner waits for what.
+    Rest(Vec<String>),
+}
+
+/// The one thing to do next; the caller does it, looks again, and so never does two at a time.
+///
+/// Raising the feature level comes only when no member is on its way, so that it and membership
+/// change exclude each other. Source: architecture, sections 12 and 13.
+pub fn next_duty(council: &Council) -> Duty {
+    let membership = &council.membership;
+    if membership.voters.len() > 1 {
+        return Duty::FinishJoint;
+    }
+    let voters = membership.voters.first().cloned().unwrap_or_default();
+    let gone = |id: &&NodeId| !membership.members.contains_key(id);
+    if let Some(id) = council.unretired.iter().find(gone) {
+        return Duty::Retire(*id);
+    }
+    let learners: Vec<&Member> =
+        membership.members.values().filter(|member| !voters.contains(&member.id)).collect();
+    let mut waiting = Vec::new();
+    for learner in &learners {
+        let twin = |other: &&&Member| {
+            other.name == learner.name && other.id != learner.id && council.lives(other.id)
+        };
+        if !council.lives(learner.id) && learners.iter().any(|other| twin(&other)) {
+            return Duty::Drop(learner.id);
+        }
+        match council.promotion(learner, &voters) {
+            Ok(duty) => return duty,
+            Err(why) => waiting.push(why),
+        }
+    }
+    if learners.is_empty()
+        && let Some(level) = council.common_level()
+        && level > council.level
+    {
+        return Duty::RaiseLevel(level);
+    }
+    Duty::Rest(waiting)
+}
+
+/// Why a membership change is not made. The text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeRefusal {
+    /// No such member.
+    #[error("no member is called {0:?} or has this id; `trellis member list` shows them")]
+    Unknown(String),
+    /// One change at a time.
+    #[error("{0} is on its way into the cluster: wait for it, or remove it first")]
+    Underway(String),
+    /// The name is taken by a living node.
+    #[error(
+        "the name {name:?} belongs to node {owner}, which is alive; give the new node a name of \
+         its own, or stop the other one first"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        owner: NodeId,
+    },
+    /// The id was removed.
+    #[error(
+        "node {0} was removed from the cluster and its id is never used again; start it with an \
+         empty data folder"
+    )]
+    Retired(NodeId),
+    /// Its binary is too old.
+    #[error(
+        "the cluster uses feature level {cluster}, node {node} understands {own} at most; install \
+         a newer version on it"
+    )]
+    TooOld {
+        /// Which.
+        node: NodeId,
+        /// What it understands.
+        own: u32,
+        /// What is in use.
+        cluster: u32,
+    },
+    /// Nobody would be left.
+    #[error("{0} is the only voter; a cluster without voters can't be")]
+    LastVoter(String),
+    /// Those who stay could not go on.
+    #[error(
+        "without {name} the cluster would need {needed} of its {left} voters, and only {present} \
+         are present; bring the others back first"
+    )]
+    NoMajority {
+        /// Who was to go.
+        name: String,
+        /// The majority of those who stay.
+        needed: usize,
+        /// Those who stay.
+        left: usize,
+        /// How many of them are present.
+        present: usize,
+    },
+    /// It works, but the next fault would stop it.
+    #[error(
+        "without {0} two voters are left, and then both must always be there; add `--force` if that is \
+         wanted on the way to one"
+    )]
+    NoTolerance(String),
+}
+
+impl Council {
+    /// A newcomer asks to be taken in as a learner. `Ok(true)`: it is a member already.
+    ///
+    /// # Errors
+    ///
+    /// Why not, or why not yet.
+    pub fn may_join(
+        &self,
+        newcomer: &Member,
+        level: u32,
+        retired: bool,
+    ) -> Result<bool, ChangeRefusal> {
+        if retired {
+            return Err(ChangeRefusal::Retired(newcomer.id));
+        }
+        if self.membership.members.contains_key(&newcomer.id) {
+            return Ok(true);
+        }
+        if level < self.level {
+            let (node, cluster) = (newcomer.id, self.level);
+            return Err(ChangeRefusal::TooOld { node, own: level, cluster });
+        }
+        for member in self.membership.members.values() {
+            if member.name == newcomer.name && self.lives(member.id) {
+                let (name, owner) = (member.name.clone(), member.id);
+                return Err(ChangeRefusal::NameTaken { name, owner });
+            }
+            // A second learner has to wait, unless the first is its own former self.
+            let voter = self.membership.voters.iter().any(|set| set.contains(&member.id));
+            if !voter && member.name != newcomer.name {
+                return Err(ChangeRefusal::Underway(member.name.clone()));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds a member by name or by its sixteen-digit id.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeRefusal::Unknown`].
+    pub fn find(&self, name_or_id: &str) -> Result<Member, ChangeRefusal> {
+        let members = self.membership.members.values();
+        let mut found =
+            members.filter(|one| one.name == name_or_id || one.id.to_string() == name_or_id);
+        // Of two with one name the voter is meant: the other is on its way to replace it.
+        let first = found.next();
+        let voter = |member: &&Member| {
+            self.membership.voters.iter().any(|voters| voters.contains(&member.id))
+        };
+        first
+            .filter(voter)
+            .or_else(|| found.find(voter))
+            .or(first)
+            .cloned()
+            .ok_or_else(|| ChangeRefusal::Unknown(name_or_id.to_owned()))
+    }
+
+    /// Whether a member may be removed by hand.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do first.
+    pub fn may_remove(&self, member: &Member, force: bool) -> Result<(), ChangeRefusal> {
+        let name = member.name.clone();
+        for voters in &self.membership.voters {
+            if !voters.contains(&member.id) {
+                continue;
+            }
+            let left: Vec<&NodeId> = voters.iter().filter(|id| **id != member.id).collect();
+            if left.is_empty() {
+                return Err(ChangeRefusal::LastVoter(name));
+            }
+            let present = left.iter().filter(|id| self.present(***id)).count();
+            let needed = left.len() / 2 + 1;
+            if present < needed {
+                let left = left.len();
+                return Err(ChangeRefusal::NoMajority { name, needed, left, present });
+            }
+            if left.len() == 2 && !force {
+                return Err(ChangeRefusal::NoTolerance(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The present voter to lead next: the most advanced one, or `wanted` alone.
+    pub fn successor(&self, wanted: Option<NodeId>) -> Option<NodeId> {
+        let voters = self.membership.voters.last()?;
+        voters
+            .iter()
+            .filter(|id| **id != self.me && self.present(**id))
+            .filter(|id| wanted.is_none_or(|wanted| wanted == **id))
+            .min_by_key(|id| self.sight(**id).lag.unwrap_or(u64::MAX))
+            .copied()
+    }
+
+    fn sight(&self, id: NodeId) -> Sight {
+        self.sights.get(&id).copied().unwrap_or_default()
+    }
+
+    fn present(&self, id: NodeId) -> bool {
+        id == self.me || self.sight(id).present
+    }
+
+    /// Present, or its origin is not over yet: it may still be serving clients.
+    fn lives(&self, id: NodeId) -> bool {
+        self.present(id) || self.sight(id).open_origin
+    }
+
+    /// Whether the learner may become a voter now, and in whose place; or what it waits for.
+    fn promotion(&self, learner: &Member, voters: &BTreeSet<NodeId>) -> Result<Duty, String> {
+        let Member { id, name, .. } = learner;
+        let sight = self.sight(*id);
+        if !sight.present {
+            return Err(format!("{name} ({id}) is to become a voter, but is not present"));
+        }
+        match sight.lag {
+            Some(lag) if lag <= CAUGHT_UP_ENTRIES => {}
+            Some(lag) => return Err(format!("{name} ({id}) is catching up: {lag} entries left")),
+            None => return Err(format!("{name} ({id}) has not acknowledged anything yet")),
+        }
+        let namesake = self
+            .membership
+            .members
+            .values()
+            .find(|member| voters.contains(&member.id) && member.name == *name);
+        let dead = namesake.map(|member| member.id);
+        if let Some(dead) = dead
+            && self.lives(dead)
+        {
+            return Err(format!("{name} ({id}) waits for the origin of node {dead} to expire"));
+        }
+        let away: Vec<String> = voters
+            .iter()
+            .filter(|voter| Some(**voter) != dead && !self.present(**voter))
+            .map(|voter| match self.membership.members.get(voter) {
+                Some(member) => member.name.clone(),
+                None => voter.to_string(),
+            })
+            .collect();
+        if !away.is_empty() {
+            return Err(format!(
+                "{name} ({id}) becomes a voter only while every other voter is present: waiting \
+                 for {}",
+                away.join(", ")
+            ));
+        }
+        Ok(match dead {
+            Some(dead) => Duty::Replace { dead, new: *id },
+            None => Duty::Promote(*id),
+        })
+    }
+
+    /// The highest level that every member understands; `None` while one has not told.
+    fn common_level(&self) -> Option<u32> {
+        let levels = self.membership.members.keys().map(|id| self.sight(*id).level);
+        levels.collect::<Option<Vec<u32>>>()?.into_iter().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_consensus::Position;
+
+    use super::*;
+
+    fn member(id: u64, name: &str) -> Member {
+        Member { id: NodeId(id), name: name.into(), address: format!("{name}:1") }
+    }
+
+    /// Three voters n1, n2, n3, all present and level; node 1 leads.
+    fn three() -> Council {
+        let members: BTreeMap<NodeId, Member> =
+            [1, 2, 3].map(|id| (NodeId(id), member(id, &format!("n{id}")))).into();
+        let sight = Sight { present: true, open_origin: true, lag: Some(0), level: Some(1) };
+        Council {
+            me: NodeId(1),
+            sights: members.keys().map(|id| (*id, sight)).collect(),
+            unretired: members.keys().copied().collect(),
+            level: 1,
+            membership: Membership {
+                position: Some(Position { term: 1, leader: NodeId(1), index: 1 }),
+                voters: vec![members.keys().copied().collect()],
+                members,
+            },
+        }
+    }
+
+    impl Council {
+        fn with_learner(mut self, id: u64, name: &str) -> Self {
+            self.membership.members.insert(NodeId(id), member(id, name));
+            let sight = Sight { present: true, open_origin: true, lag: Some(0), level: Some(1) };
+            self.sights.insert(NodeId(id), sight);
+            self
+        }
+
+        fn seeing(mut self, id: u64, change: impl FnOnce(&mut Sight)) -> Self {
+            change(self.sights.entry(NodeId(id)).or_default());
+            self
+        }
+
+        fn dead(self, id: u64) -> Self {
+            self.seeing(id, |sight| (sight.present, sight.open_origin) = (false, false))
+        }
+    }
+
+    fn rests_because(council: &Council, needle: &str) {
+        match next_duty(council) {
+            Duty::Rest(why) => assert!(why.join(";").contains(needle), "{why:?} / {needle}"),
+            other => panic!("expected to rest for {needle:?}, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_quiet_cluster_leaves_its_membership_alone() {
+        assert_eq!(next_duty(&three()), Duty::Rest(Vec::new()));
+        // No voter is removed for merely being away.
+        assert_eq!(next_duty(&three().dead(3)), Duty::Rest(Vec::new()));
+    }
+
+    #[test]
+    fn a_leader_that_finds_a_joint_membership_completes_it() {
+        let mut council = three().with_learner(4, "n4");
+        council.membership.voters.push([NodeId(1), NodeId(2), NodeId(4)].into());
+        assert_eq!(next_duty(&council), Duty::FinishJoint);
+    }
+
+    #[test]
+    fn an_empty_disk_comes_back_under_a_new_id_in_place_of_the_dead_one() {
+        let council = three().dead(3).with_learner(9, "n3");
+        assert_eq!(next_duty(&council), Duty::Replace { dead: NodeId(3), new: NodeId(9) });
+    }
+
+    #[test]
+    fn the_dead_id_is_replaced_only_once_its_origin_is_over() {
+        let council = three().seeing(3, |sight| sight.present = false).with_learner(9, "n3");
+        rests_because(&council, "origin of node 0000000000000003 to expire");
+    }
+
+    #[test]
+    fn the_dead_id_is_replaced_only_while_every_other_voter_is_present() {
+        let council = three()
+            .dead(3)
+            .seeing(2, |sight| sight.present = false)
+            .with_learner(9, "n3");
+        rests_because(&council, "waiting for n2");
+    }
+
+    #[test]
+    fn a_learner_first_catches_up() {
+        let behind = three().with_learner(4, "n4").seeing(4, |sight| sight.lag = Some(10_000));
+        rests_because(&behind, "10000 entries left");
+        let mute = three().with_learner(4, "n4").seeing(4, |sight| sight.lag = None);
+        rests_because(&mute, "not acknowledged anything");
+        let away = three().with_learner(4, "n4").seeing(4, |sight| sight.present = false);
+        rests_because(&away, "not present");
+        assert_eq!(next_duty(&three().with_learner(4, "n4")), Duty::Promote(NodeId(4)));
+    }
+
+    #[test]
+    fn a_disk_lost_twice_leaves_no_learner_behind() {
+        let council = three().dead(3).with_learner(8, "n3").dead(8).with_learner(9, "n3");
+        assert_eq!(next_duty(&council), Duty::Drop(NodeId(8)));
+    }
+
+    #[test]
+    fn an_id_that_left_is_recorded_for_ever() {
+        let mut council = three();
+        council.unretired.insert(NodeId(7));
+        assert_eq!(next_duty(&council), Duty::Retire(NodeId(7)));
+    }
+
+    #[test]
+    fn the_level_is_raised_when_all_understand_it_and_nobody_is_on_its_way() {
+        let two = |council: Council| {
+            [1, 2, 3].into_iter().fold(council, |council, id| {
+                council.seeing(id, |sight| sight.level = Some(2))
+            })
+        };
+        assert_eq!(next_duty(&two(three())), Duty::RaiseLevel(2));
+        let one_old = two(three()).seeing(2, |sight| sight.level = Some(1));
+        assert_eq!(next_duty(&one_old), Duty::Rest(Vec::new()));
+        let one_unknown = two(three()).seeing(2, |sight| sight.level = None);
+        assert_eq!(next_duty(&one_unknown), Duty::Rest(Vec::new()));
+        let joining = two(three())
+            .with_learner(4, "n4")
+            .seeing(4, |sight| (sight.level, sight.lag) = (Some(2), Some(10_000)));
+        rests_because(&joining, "catching up");
+    }
+
+    #[test]
+    fn newcomers_are_taken_in_one_at_a_time_and_by_names_of_their_own() {
+        let council = three();
+        assert_eq!(council.may_join(&member(4, "n4"), 1, false), Ok(false));
+        assert_eq!(council.may_join(&member(2, "n2"), 1, false), Ok(true), "it is there already");
+        let taken = council.may_join(&member(4, "n2"), 1, false);
+        assert!(matches!(taken, Err(ChangeRefusal::NameTaken { .. })));
+        assert_eq!(
+            council.may_join(&member(4, "n4"), 1, true),
+            Err(ChangeRefusal::Retired(NodeId(4)))
+        );
+        let old = Council { level: 3, ..three() }.may_join(&member(4, "n4"), 2, false);
+        assert!(matches!(old, Err(ChangeRefusal::TooOld { .. })));
+        let busy = three().with_learner(4, "n4");
+        assert_eq!(
+            busy.may_join(&member(5, "n5"), 1, false),
+            Err(ChangeRefusal::Underway("n4".into()))
+        );
+        let again = three().with_learner(4, "n4").dead(4);
+        assert_eq!(again.may_join(&member(5, "n4"), 1, false), Ok(false), "its own former self");
+    }
+
+    #[test]
+    fn a_removal_must_leave_a_majority_that_is_there() {
+        let council = three();
+        let n3 = member(3, "n3");
+        assert_eq!(council.may_remove(&n3, false), Err(ChangeRefusal::NoTolerance("n3".into())));
+        assert_eq!(council.may_remove(&n3, true), Ok(()));
+        let short = three().dead(2).may_remove(&n3, true);
+        assert!(matches!(short, Err(ChangeRefusal::NoMajority { needed: 2, present: 1, .. })));
+        let mut alone = three();
+        alone.membership.voters = vec![[NodeId(1)].into()];
+        let last = alone.may_remove(&member(1, "n1"), true);
+        assert_eq!(last, Err(ChangeRefusal::LastVoter("n1".into())));
+    }
+
+    #[test]
+    fn members_are_found_by_name_or_id_the_voter_first() {
+        let council = three().dead(3).with_learner(9, "n3");
+        assert_eq!(council.find("n3").map(|found| found.id), Ok(NodeId(3)));
+        assert_eq!(council.find("0000000000000009").map(|found| found.id), Ok(NodeId(9)));
+        assert!(council.find("n7").is_err());
+    }
+
+    #[test]
+    fn the_most_advanced_present_voter_leads_next() {
+        let council = three().seeing(2, |sight| sight.lag = Some(5));
+        assert_eq!(council.successor(None), Some(NodeId(3)));
+        assert_eq!(council.successor(Some(NodeId(2))), Some(NodeId(2)));
+        assert_eq!(three().dead(3).successor(Some(NodeId(3))), None);
+        assert_eq!(three().dead(2).dead(3).successor(None), None);
+    }
+}

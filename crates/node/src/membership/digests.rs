@@ -1,0 +1,121 @@
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+/// Samples that are kept: a follower's report is compared while its index is still among them.
+const SAMPLES_MAX: usize = 4_096;
+
+/// The state's digest behind an applied entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DigestSample {
+    /// The entry.
+    pub index: u64,
+    /// The digest.
+    pub digest: u64,
+}
+
+/// What two nodes' samples say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal at this index.
+    Equal(u64),
+    /// Different at this index: one of the two states is wrong.
+    Different {
+        /// The first index found.
+        index: u64,
+        /// The digest here.
+        ours: u64,
+        /// The digest there.
+        theirs: u64,
+    },
+    /// No index in common.
+    Unknown,
+}
+
+/// The newest digests of this node. Promise P7: the same applied index means the same state, and
+/// a digest proves it all the time.
+#[derive(Debug, Default)]
+pub struct Digests {
+    samples: Mutex<VecDeque<DigestSample>>,
+}
+
+impl Digests {
+    /// Notes the digest behind the entry `index`. Indexes ascend; an older one starts afresh
+    /// (a snapshot replaced the state).
+    pub fn note(&self, index: u64, digest: u64) {
+        let mut samples = self.samples.lock();
+        match samples.back() {
+            Some(last) if last.index == index => return,
+            Some(last) if last.index > index => samples.clear(),
+            _ => {}
+        }
+        if samples.len() == SAMPLES_MAX {
+            samples.pop_front();
+        }
+        samples.push_back(DigestSample { index, digest });
+    }
+
+    /// The newest samples, at most `count`, oldest first.
+    pub fn newest(&self, count: usize) -> Vec<DigestSample> {
+        let samples = self.samples.lock();
+        samples.iter().skip(samples.len().saturating_sub(count)).copied().collect()
+    }
+
+    /// This node's digest behind `index`, if it is still known.
+    pub fn at(&self, index: u64) -> Option<u64> {
+        let samples = self.samples.lock();
+        let place = samples.binary_search_by_key(&index, |sample| sample.index).ok()?;
+        samples.get(place).map(|sample| sample.digest)
+    }
+
+    /// Compares with another node's samples.
+    pub fn compare(&self, theirs: &[DigestSample]) -> Comparison {
+        let mut verdict = Comparison::Unknown;
+        for DigestSample { index, digest } in theirs {
+            match self.at(*index) {
+                Some(ours) if ours == *digest => verdict = Comparison::Equal(*index),
+                Some(ours) => {
+                    return Comparison::Different { index: *index, ours, theirs: *digest };
+                }
+                None => {}
+            }
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(index: u64, digest: u64) -> DigestSample {
+        DigestSample { index, digest }
+    }
+
+    #[test]
+    fn states_are_compared_only_at_equal_indexes() {
+        let digests = Digests::default();
+        digests.note(5, 50);
+        digests.note(9, 90);
+        assert_eq!(digests.compare(&[sample(6, 1), sample(10, 2)]), Comparison::Unknown);
+        assert_eq!(digests.compare(&[sample(5, 50), sample(10, 2)]), Comparison::Equal(5));
+        assert_eq!(
+            digests.compare(&[sample(5, 50), sample(9, 91)]),
+            Comparison::Different { index: 9, ours: 90, theirs: 91 }
+        );
+    }
+
+    #[test]
+    fn a_state_that_was_replaced_starts_afresh_and_memory_is_bounded() {
+        let digests = Digests::default();
+        digests.note(100, 1);
+        digests.note(7, 2);
+        assert_eq!(digests.newest(9), vec![sample(7, 2)]);
+        for index in 8..10_000 {
+            digests.note(index, index);
+        }
+        assert_eq!(digests.newest(usize::MAX).len(), SAMPLES_MAX);
+        assert_eq!(digests.at(7), None);
+        assert_eq!(digests.at(9_999), Some(9_999));
+    }
+}

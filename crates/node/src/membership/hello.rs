@@ -1,0 +1,416 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use trellis_consensus::Membership;
+use trellis_rpc::ClusterId;
+use trellis_types::{NodeId, Run};
+
+/// What a node's own disk says of it, before it takes part in anything.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// Its id.
+    pub id: NodeId,
+    /// The last run it used, not raised for this start.
+    pub run: Run,
+    /// The highest term that it has acknowledged.
+    pub term: u64,
+    /// The last index in its log.
+    pub flushed: u64,
+    /// The newest membership in its log; empty if it has no log entry.
+    pub membership: Membership,
+    /// The cluster that it is bound to.
+    pub cluster: ClusterId,
+    /// Who forms the cluster, while no membership is known to anybody.
+    pub initial: BTreeSet<String>,
+}
+
+/// What others know of a node: what its disk must hold at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its highest run.
+    pub run: Run,
+    /// The highest term that it acknowledged.
+    pub term: u64,
+    /// The last committed index that it acknowledged in that term.
+    pub flushed: u64,
+}
+
+/// One node's answer to a hello. It comes from disk and table and needs no vote.
+#[derive(Clone, Debug)]
+pub struct HelloAnswer {
+    /// Who answered.
+    pub from: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The cluster that it is bound to, if any.
+    pub cluster: Option<ClusterId>,
+    /// Whether it has a log entry, and so is part of a cluster that exists.
+    pub formed: bool,
+    /// Whether it leads and a majority acknowledges it.
+    pub leads: bool,
+    /// The leader that it hears, itself included; `None` if it hears none.
+    pub leader: Option<NodeId>,
+    /// Its newest membership.
+    pub membership: Membership,
+    /// What it knows of the asker.
+    pub knows: Known,
+    /// Whether the asker's id was removed from the cluster for ever.
+    pub removed: bool,
+}
+
+/// What a started node may do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HelloVerdict {
+    /// Ask again; the text says who is waited for and why.
+    Wait(String),
+    /// Take part in Raft.
+    Go(Go),
+    /// Never take part with this folder.
+    Stop(HelloStop),
+}
+
+/// Why a node may take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// The leader answered.
+    LeaderAnswered(NodeId),
+    /// A majority answered, and none of it hears a leader.
+    NobodyLeads,
+}
+
+/// Why a node must not take part.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloStop {
+    /// The id is out of the cluster.
+    #[error(
+        "node {id} was removed from the cluster (so says {by}) and its id is never used again; \
+         to join as a new node, start with an empty data folder"
+    )]
+    Removed {
+        /// This node.
+        id: NodeId,
+        /// Who says so.
+        by: String,
+    },
+    /// The folder is older than what others have seen of this node.
+    #[error(
+        "this data folder is an older copy: it holds {what} {own}, but {by} has seen {known} of \
+         node {id}; taking part with it could lose acknowledged jobs; start with an empty data \
+         folder to join as a new node"
+    )]
+    Stale {
+        /// This node.
+        id: NodeId,
+        /// Which figure gives it away.
+        what: &'static str,
+        /// What the folder holds.
+        own: u64,
+        /// What others have seen.
+        known: u64,
+        /// Who has seen it.
+        by: String,
+    },
+}
+
+/// Whether a started node may take part in Raft.
+///
+/// It may once the leader has answered, or a majority including itself of whom none hears a
+/// leader: among them is whoever has seen the newest of this node. A learner counts for no
+/// majority. Answers of another cluster count for nothing.
+///
+/// Source: architecture, section 12, "Restored or stale volumes".
+pub fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) -> HelloVerdict {
+    let ours = || answers.values().filter(|answer| answer.cluster == Some(own.cluster));
+    if let Some(stop) = ours().find_map(|answer| must_stop(own, answer)) {
+        return HelloVerdict::Stop(stop);
+    }
+    if let Some(leader) = ours().find(|answer| answer.leads) {
+        return match leader.membership.members.contains_key(&own.id) {
+            true => HelloVerdict::Go(Go::LeaderAnswered(leader.from)),
+            false => HelloVerdict::Wait(format!(
+                "the leader {} does not count this node among its members",
+                leader.name
+            )),
+        };
+    }
+
+    let newest = ours()
+        .map(|answer| &answer.membership)
+        .chain([&own.membership])
+        .max_by_key(|membership| membership.position)
+        .filter(|membership| !membership.voters.is_empty());
+    let silent: BTreeSet<NodeId> =
+        ours().filter(|answer| answer.leader.is_none()).map(|answer| answer.from).collect();
+    let missing = match newest {
+        Some(membership) => missing_of_members(own, membership, &silent),
+        None => missing_of_initial(own, &silent, answers),
+    };
+    let Some(missing) = missing else { return HelloVerdict::Go(Go::NobodyLeads) };
+
+    let hearers: Vec<&str> = ours()
+        .filter(|answer| answer.leader.is_some())
+        .map(|answer| answer.name.as_str())
+        .collect();
+    HelloVerdict::Wait(if hearers.is_empty() {
+        format!("no majority has answered: waiting for {}", missing.join(", "))
+    } else {
+        format!("{} hear a leader that has not answered yet", hearers.join(", "))
+    })
+}
+
+fn must_stop(own: &Own, answer: &HelloAnswer) -> Option<HelloStop> {
+    let by = answer.name.clone();
+    if answer.removed {
+        return Some(HelloStop::Removed { id: own.id, by });
+    }
+    let stale = |what, own_value, known| {
+        Some(HelloStop::Stale { id: own.id, what, own: own_value, known, by: by.clone() })
+    };
+    let knows = answer.knows;
+    if knows.run > own.run {
+        return stale("run", own.run.0, knows.run.0);
+    }
+    if knows.term > own.term {
+        return stale("term", own.term, knows.term);
+    }
+    if knows.flushed > own.flushed {
+        return stale("log index", own.flushed, knows.flushed);
+    }
+    None
+}
+
+/// The names that are missing to a majority of every voter set; `None` if there is one.
+fn missing_of_members(
+    own: &Own,
+    membership: &Membership,
+    silent: &BTreeSet<NodeId>,
+) -> Option<Vec<String>> {
+    let mut missing = BTreeSet::new();
+    let mut short = false;
+    for voters in &membership.voters {
+        let (here, away): (Vec<NodeId>, Vec<NodeId>) =
+            voters.iter().partition(|id| **id == own.id || silent.contains(id));
+        if here.len() <= voters.len() / 2 {
+            short = true;
+            missing.extend(away);
+        }
+    }
+    short.then(|| {
+        let name = |id: NodeId| match membership.members.get(&id) {
+            Some(member) => format!("{} at {}", member.name, member.address),
+            None => format!("node {id}"),
+        };
+        missing.into_iter().map(name).collect()
+    })
+}
+
+/// The same over the initial members' names, while the cluster has no membership yet.
+fn missing_of_initial(
+    own: &Own,
+    silent: &BTreeSet<NodeId>,
+    answers: &BTreeMap<NodeId, HelloAnswer>,
+) -> Option<Vec<String>> {
+    let here: BTreeSet<&str> =
+        silent.iter().filter_map(|id| answers.get(id)).map(|answer| answer.name.as_str()).collect();
+    // This node is one of them; its own voice counts.
+    let voices = 1 + own.initial.iter().filter(|name| here.contains(name.as_str())).count();
+    (voices <= own.initial.len() / 2).then(|| {
+        own.initial.iter().filter(|name| !here.contains(name.as_str())).cloned().collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_consensus::{Member, Position};
+
+    use super::*;
+
+    const OURS: ClusterId = ClusterId(7);
+
+    fn membership(index: u64, ids: &[u64]) -> Membership {
+        let ids: BTreeSet<NodeId> = ids.iter().copied().map(NodeId).collect();
+        Membership {
+            position: Some(Position { term: 1, leader: NodeId(1), index }),
+            voters: vec![ids.clone()],
+            members: ids
+                .into_iter()
+                .map(|id| {
+                    let name = format!("n{}", id.0);
+                    (id, Member { id, address: format!("{name}:1"), name })
+                })
+                .collect(),
+        }
+    }
+
+    /// Node 1 of three, restarted with run 4, term 3 and log index 90.
+    fn restarted() -> Own {
+        Own {
+            id: NodeId(1),
+            run: Run(4),
+            term: 3,
+            flushed: 90,
+            membership: membership(0, &[1, 2, 3]),
+            cluster: OURS,
+            initial: BTreeSet::new(),
+        }
+    }
+
+    fn answer(from: u64) -> HelloAnswer {
+        HelloAnswer {
+            from: NodeId(from),
+            name: format!("n{from}"),
+            cluster: Some(OURS),
+            formed: true,
+            leads: false,
+            leader: None,
+            membership: membership(0, &[1, 2, 3]),
+            knows: Known { run: Run(4), term: 3, flushed: 90 },
+            removed: false,
+        }
+    }
+
+    fn verdict(own: &Own, answers: impl IntoIterator<Item = HelloAnswer>) -> HelloVerdict {
+        hello_verdict(own, &answers.into_iter().map(|answer| (answer.from, answer)).collect())
+    }
+
+    fn waits_for(verdict: &HelloVerdict, needle: &str) {
+        match verdict {
+            HelloVerdict::Wait(why) => assert!(why.contains(needle), "{why:?} lacks {needle:?}"),
+            other => panic!("expected to wait for {needle}, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_restarted_node_waits_for_a_majority_of_whom_none_hears_a_leader() {
+        let own = restarted();
+        waits_for(&verdict(&own, []), "n2 at n2:1");
+        assert_eq!(verdict(&own, [answer(2)]), HelloVerdict::Go(Go::NobodyLeads));
+    }
+
+    #[test]
+    fn one_that_hears_a_leader_sends_the_node_to_that_leader() {
+        let own = restarted();
+        let hears = HelloAnswer { leader: Some(NodeId(3)), ..answer(2) };
+        waits_for(&verdict(&own, [hears.clone()]), "n2 hear a leader");
+        let leader = HelloAnswer { leads: true, leader: Some(NodeId(3)), ..answer(3) };
+        assert_eq!(
+            verdict(&own, [hears, leader]),
+            HelloVerdict::Go(Go::LeaderAnswered(NodeId(3)))
+        );
+    }
+
+    #[test]
+    fn a_majority_without_a_leader_outweighs_one_that_still_hears_the_dead_one() {
+        let mut own = restarted();
+        own.membership = membership(0, &[1, 2, 3, 4, 5]);
+        let five = |from| HelloAnswer { membership: own.membership.clone(), ..answer(from) };
+        let hears = HelloAnswer { leader: Some(NodeId(5)), ..five(2) };
+        waits_for(&verdict(&own, [hears.clone(), five(3)]), "n2 hear a leader");
+        assert_eq!(verdict(&own, [hears, five(3), five(4)]), HelloVerdict::Go(Go::NobodyLeads));
+    }
+
+    #[test]
+    fn the_only_voter_needs_nobody() {
+        let mut own = restarted();
+        own.membership = membership(0, &[1]);
+        assert_eq!(verdict(&own, []), HelloVerdict::Go(Go::NobodyLeads));
+    }
+
+    #[test]
+    fn the_newest_membership_counts() {
+        // Alone when it stopped; two more have joined since.
+        let mut own = restarted();
+        own.membership = membership(0, &[1]);
+        let newer = HelloAnswer {
+            membership: membership(50, &[1, 2, 3, 4, 5]),
+            ..answer(2)
+        };
+        waits_for(&verdict(&own, [newer]), "n3 at n3:1");
+    }
+
+    #[test]
+    fn both_halves_of_a_joint_membership_must_have_a_majority() {
+        let mut own = restarted();
+        own.membership.voters.push([1, 4, 5].map(NodeId).into());
+        waits_for(&verdict(&own, [answer(2)]), "node 0000000000000004");
+        let joint = |from| HelloAnswer { membership: own.membership.clone(), ..answer(from) };
+        assert_eq!(verdict(&own, [answer(2), joint(4)]), HelloVerdict::Go(Go::NobodyLeads));
+    }
+
+    #[test]
+    fn a_learner_counts_for_no_majority() {
+        let mut own = restarted();
+        own.id = NodeId(4);
+        waits_for(&verdict(&own, [answer(2)]), "n1 at n1:1");
+        assert_eq!(verdict(&own, [answer(2), answer(3)]), HelloVerdict::Go(Go::NobodyLeads));
+    }
+
+    #[test]
+    fn an_older_copy_of_the_folder_stops_whoever_notices_and_whatever_gives_it_away() {
+        for (what, knows) in [
+            ("run", Known { run: Run(5), term: 3, flushed: 90 }),
+            ("term", Known { run: Run(4), term: 4, flushed: 90 }),
+            ("log index", Known { run: Run(4), term: 3, flushed: 91 }),
+        ] {
+            let seen = HelloAnswer { knows, ..answer(2) };
+            match verdict(&restarted(), [seen, answer(3)]) {
+                HelloVerdict::Stop(stop) => {
+                    let text = stop.to_string();
+                    assert!(text.contains(what) && text.contains("n2"), "{text}");
+                    assert!(text.contains("empty data folder"), "it says what to do: {text}");
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_removed_node_stops_even_if_a_majority_would_have_it() {
+        let told = HelloAnswer { removed: true, ..answer(3) };
+        assert_eq!(
+            verdict(&restarted(), [answer(2), told]),
+            HelloVerdict::Stop(HelloStop::Removed { id: NodeId(1), by: "n3".into() })
+        );
+    }
+
+    #[test]
+    fn nodes_of_another_cluster_count_for_nothing() {
+        let stranger = HelloAnswer {
+            cluster: Some(ClusterId(8)),
+            leads: true,
+            removed: true,
+            knows: Known { run: Run(99), term: 99, flushed: 99 },
+            ..answer(2)
+        };
+        waits_for(&verdict(&restarted(), [stranger]), "n2 at n2:1");
+    }
+
+    #[test]
+    fn before_the_first_entry_the_initial_members_are_the_electorate() {
+        let own = Own {
+            run: Run(0),
+            term: 0,
+            flushed: 0,
+            membership: Membership::default(),
+            initial: ["n1", "n2", "n3"].map(String::from).into(),
+            ..restarted()
+        };
+        let blank = |from| HelloAnswer {
+            formed: false,
+            membership: Membership::default(),
+            knows: Known::default(),
+            ..answer(from)
+        };
+        waits_for(&verdict(&own, []), "n2");
+        assert_eq!(verdict(&own, [blank(2)]), HelloVerdict::Go(Go::NobodyLeads));
+        let stranger = HelloAnswer { name: "n9".into(), ..blank(9) };
+        waits_for(&verdict(&own, [stranger]), "n2");
+    }
+
+    #[test]
+    fn a_leader_that_does_not_know_the_node_is_waited_for() {
+        let mut own = restarted();
+        own.id = NodeId(9);
+        let leader = HelloAnswer { leads: true, leader: Some(NodeId(3)), ..answer(3) };
+        waits_for(&verdict(&own, [leader]), "does not count this node");
+    }
+}
