@@ -1,0 +1,123 @@
+//! One run: connections on a few threads, each thread a loop around its own epoll.
+
+mod actor;
+mod connection;
+mod pace;
+mod tally;
+mod thread;
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+
+use crate::figures::{Figures, Latency, cpu_seconds_of, load_average};
+use crate::plan::{Mix, Plan};
+use tally::Tally;
+use thread::DriverThread;
+
+/// Moments of a run, in nanoseconds since the threads started together.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    measured_from: u64,
+    until: u64,
+    /// Without a reply for so long an operation has failed.
+    patience: u64,
+}
+
+/// Connects, drives, and sums up what all threads saw.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Figures> {
+    let load = &plan.load;
+    let load_average = load_average();
+    let times = Times {
+        measured_from: nanos(plan.warm_up()),
+        until: nanos(plan.warm_up() + plan.measured()),
+        patience: nanos(Duration::from_secs_f64(load.patience)),
+    };
+
+    // New names for each run: what an earlier one left behind is not in the way.
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let run = format!("{:x}", since_epoch.as_micros());
+    let mut threads = Vec::new();
+    for index in 0..load.threads {
+        threads.push(DriverThread::connect(plan, &run, index, times)?);
+    }
+
+    // All connections stand; now all threads start at one moment, and this one watches the servers' CPU meanwhile.
+    let start = Arc::new(Barrier::new(load.threads + 1));
+    let running: Vec<_> = threads
+        .into_iter()
+        .map(|thread| {
+            let start = Arc::clone(&start);
+            std::thread::spawn(move || {
+                start.wait();
+                thread.run()
+            })
+        })
+        .collect();
+    start.wait();
+    let began = Instant::now();
+    sleep_until(began + plan.warm_up());
+    let cpu_before = server_cpu(&plan.watched);
+    sleep_until(began + plan.warm_up() + plan.measured());
+    let cpu_after = server_cpu(&plan.watched);
+
+    let mut whole = Tally::new();
+    let mut own_cpu_by_thread = Vec::new();
+    for thread in running {
+        let Ok(tally) = thread.join() else {
+            bail!("a driving thread died")
+        };
+        let tally = tally.context("a driving thread stopped")?;
+        own_cpu_by_thread.push(tally.cpu.as_secs_f64() / load.seconds);
+        whole.add(&tally);
+    }
+
+    Ok(Figures {
+        targets: plan.targets.iter().map(ToString::to_string).collect(),
+        mix: load.mix,
+        connections: load.connections * if load.mix == Mix::Delivery { 2 } else { 1 },
+        depth: load.depth,
+        body_bytes: load.body_bytes,
+        tubes: if load.mix == Mix::Delivery {
+            load.connections
+        } else {
+            load.tubes
+        },
+        rate: load.rate,
+        warm_up_seconds: load.warm_up,
+        seconds: load.seconds,
+        operations: whole.operations,
+        per_second: whole.operations as f64 / load.seconds,
+        failed: whole.failed,
+        failures: whole.failures,
+        latency: whole
+            .steps
+            .iter()
+            .map(|(step, histogram)| (step.name(), Latency::of(histogram)))
+            .collect(),
+        own_cpu_by_thread,
+        server_cpu_cores: cpu_before
+            .zip(cpu_after)
+            .map(|(before, after)| (after - before) / load.seconds),
+        load_average,
+    })
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn sleep_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+/// CPU seconds of all watched processes; `None` if none is watched or one is gone.
+fn server_cpu(watched: &[u32]) -> Option<f64> {
+    if watched.is_empty() {
+        return None;
+    }
+    watched.iter().map(|pid| cpu_seconds_of(*pid)).sum()
+}

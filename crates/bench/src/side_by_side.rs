@@ -1,0 +1,289 @@
+//! beanstalkd and a Trellis cluster under the same loads on this machine, in one table.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::figures::Figures;
+use crate::pair::{median, median_cells};
+use crate::plan::{Load, Mix, Plan, report_failures};
+use crate::servers::Server;
+use crate::{drive, table};
+
+/// `trellis-bench side-by-side`
+#[derive(Debug, Args)]
+pub(crate) struct SideBySideArgs {
+    /// The `trellis` binary.
+    #[arg(long, default_value = "trellis")]
+    trellis: PathBuf,
+    /// The `beanstalkd` binary.
+    #[arg(long, default_value = "beanstalkd")]
+    beanstalkd: PathBuf,
+    /// Where the servers write. It should be on the disk that you mean to use, not in memory.
+    #[arg(long, default_value = "data/bench")]
+    data_dir: PathBuf,
+    /// Seconds that count, in each round.
+    #[arg(long, short = 's', default_value_t = 5.0)]
+    seconds: f64,
+    /// How often each server is measured under each load, in turn.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Bytes of a job's body.
+    #[arg(long, default_value_t = 256)]
+    body_bytes: usize,
+    /// Nodes of the Trellis cluster.
+    #[arg(long, default_value_t = 3)]
+    nodes: u16,
+    /// Threads that drive.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Only loads whose name holds this word.
+    #[arg(long)]
+    only: Option<String>,
+    /// Write the figures of all rounds as JSON into this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A load, with the name under which it is reported.
+struct Scenario {
+    name: &'static str,
+    mix: Mix,
+    connections: usize,
+    depth: usize,
+    /// Operations per second; `None` for as many as go.
+    rate: Option<f64>,
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "puts, 256 connections",
+        mix: Mix::Put,
+        connections: 256,
+        depth: 1,
+        rate: None,
+    },
+    Scenario {
+        name: "puts, 1 connection",
+        mix: Mix::Put,
+        connections: 1,
+        depth: 1,
+        rate: None,
+    },
+    Scenario {
+        name: "puts, 4 connections, 64 in flight each",
+        mix: Mix::Put,
+        connections: 4,
+        depth: 64,
+        rate: None,
+    },
+    Scenario {
+        name: "puts, 64 connections, 1,000/s",
+        mix: Mix::Put,
+        connections: 64,
+        depth: 16,
+        rate: Some(1000.0),
+    },
+    Scenario {
+        name: "cycles, 64 connections",
+        mix: Mix::Cycle,
+        connections: 64,
+        depth: 1,
+        rate: None,
+    },
+    Scenario {
+        name: "delivery to a waiting worker, 16 pairs",
+        mix: Mix::Delivery,
+        connections: 16,
+        depth: 1,
+        rate: None,
+    },
+    Scenario {
+        name: "delivery to a waiting worker, 1 pair",
+        mix: Mix::Delivery,
+        connections: 1,
+        depth: 1,
+        rate: None,
+    },
+];
+
+/// The servers that are compared. The first one is what the others are measured against.
+const SUBJECTS: &[&str] = &[
+    "beanstalkd, no log",
+    "beanstalkd -b",
+    "beanstalkd -b -f0",
+    "trellis",
+];
+
+/// Measures every server under every load and prints one table for each load. False if an operation failed.
+pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
+    std::fs::create_dir_all(&args.data_dir)
+        .with_context(|| format!("can't create {}", args.data_dir.display()))?;
+    println!(
+        "data in {}, where writing and syncing 4 KiB takes {} (median); {} cores; {}-byte bodies; \
+         {} rounds of {} s, each server in turn",
+        args.data_dir.display(),
+        table::duration(sync_micros(&args.data_dir)?),
+        std::thread::available_parallelism()?,
+        args.body_bytes,
+        args.rounds,
+        args.seconds,
+    );
+    println!(
+        "sync: beanstalkd without a log keeps jobs in memory; -b syncs every 50 ms; -b -f0 before it answers; \
+         trellis has {} nodes and answers when a majority has synced\n",
+        args.nodes
+    );
+
+    let mut sound = true;
+    let mut everything = serde_json::Map::new();
+    for scenario in SCENARIOS
+        .iter()
+        .filter(|it| args.only.as_ref().is_none_or(|word| it.name.contains(word)))
+    {
+        let rounds = measure(args, scenario, &mut sound)?;
+        print_scenario(scenario, &rounds);
+        let named = SUBJECTS
+            .iter()
+            .map(|name| (*name).to_owned())
+            .zip(rounds.iter().map(serde_json::to_value));
+        let named: Result<serde_json::Map<_, _>, _> = named
+            .map(|(name, value)| value.map(|it| (name, it)))
+            .collect();
+        everything.insert(scenario.name.to_owned(), named?.into());
+    }
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&everything)?)
+            .with_context(|| format!("can't write {}", path.display()))?;
+    }
+    Ok(sound)
+}
+
+/// All rounds of one load, by subject. The servers are new, so that no load meets what another left behind.
+fn measure(
+    args: &SideBySideArgs,
+    scenario: &Scenario,
+    sound: &mut bool,
+) -> anyhow::Result<Vec<Vec<Figures>>> {
+    let dir = args.data_dir.join("run");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).with_context(|| format!("can't clear {}", dir.display()))?;
+    }
+    let folder = |name: &str| -> anyhow::Result<PathBuf> {
+        let path = dir.join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(path)
+    };
+    let (with_log, synced, cluster) = (
+        folder("default-log")?,
+        folder("synced-log")?,
+        folder("trellis")?,
+    );
+    let log = |name: &str| args.data_dir.join(name);
+    let text = |path: &Path| path.display().to_string();
+    let servers = [
+        Server::beanstalkd(&args.beanstalkd, &[], &log("beanstalkd.out"))?,
+        Server::beanstalkd(
+            &args.beanstalkd,
+            &["-b", &text(&with_log)],
+            &log("beanstalkd-b.out"),
+        )?,
+        Server::beanstalkd(
+            &args.beanstalkd,
+            &["-b", &text(&synced), "-f0"],
+            &log("beanstalkd-f0.out"),
+        )?,
+        Server::trellis(&args.trellis, args.nodes, &cluster, &log("trellis.out"))?,
+    ];
+
+    let load = Load {
+        mix: scenario.mix,
+        connections: scenario.connections,
+        depth: scenario.depth,
+        body_bytes: args.body_bytes,
+        tubes: 1,
+        rate: scenario.rate,
+        warm_up: 1.0,
+        seconds: args.seconds,
+        threads: args.threads,
+        patience: 30.0,
+    };
+    let mut rounds = vec![Vec::new(); servers.len()];
+    for _ in 0..args.rounds.max(1) {
+        for (server, figures) in servers.iter().zip(&mut rounds) {
+            let found = drive::run(&Plan::new(&server.targets, &load, &server.pids())?)?;
+            *sound &= report_failures(&found);
+            figures.push(found);
+        }
+    }
+    Ok(rounds)
+}
+
+fn print_scenario(scenario: &Scenario, rounds: &[Vec<Figures>]) {
+    let base = median(&rounds[0], |it| it.per_second);
+    let rows = SUBJECTS.iter().zip(rounds).map(|(name, figures)| {
+        let mut row = vec![(*name).to_owned()];
+        row.extend(median_cells(figures));
+        // In an open loop all do as much as they are asked to; their latency tells them apart.
+        row.push(match scenario.rate {
+            None => format!("{:.2}", median(figures, |it| it.per_second) / base),
+            Some(_) => String::new(),
+        });
+        row.push(table::duration(median(figures, |it| {
+            it.latency.get("put").map_or(f64::NAN, |put| put.p50_us)
+        })));
+        row.push(format!(
+            "{:.2}",
+            median(figures, |it| it.server_cpu_cores.unwrap_or(f64::NAN))
+        ));
+        row.push(format!(
+            "{:.0} %",
+            100.0
+                * median(figures, |it| it
+                    .own_cpu_by_thread
+                    .iter()
+                    .copied()
+                    .fold(0.0, f64::max))
+        ));
+        row.push(format!("{:.1}", median(figures, |it| it.load_average)));
+        row
+    });
+    println!("{}", scenario.name);
+    let head = [
+        "",
+        "per second",
+        "p50",
+        "p99",
+        "p99.9",
+        "ratio",
+        "put p50",
+        "server cores",
+        "busiest bench thread",
+        "load",
+    ];
+    println!("{}", table::grid(&head, rows));
+}
+
+/// How long this disk takes to make 4 KiB durable: the median of some tries, in microseconds.
+fn sync_micros(dir: &Path) -> anyhow::Result<f64> {
+    use std::io::Write;
+
+    let path = dir.join("sync-probe");
+    let mut file = std::fs::File::create(&path)?;
+    let mut tries = Vec::new();
+    for _ in 0..51 {
+        let begun = Instant::now();
+        file.write_all(&[0x5a; 4096])?;
+        file.sync_data()?;
+        tries.push(begun.elapsed());
+    }
+    std::fs::remove_file(&path)?;
+    tries.sort();
+    Ok(tries
+        .get(tries.len() / 2)
+        .map_or(Duration::ZERO, |it| *it)
+        .as_secs_f64()
+        * 1e6)
+}
