@@ -1,0 +1,52 @@
+//! The types that openraft works with. The log half of the store needs them, and nobody else.
+
+mod convert;
+mod entry;
+mod responder;
+
+use openraft::{
+    EntryPayload, OptionalSend, RaftTypeConfig, Vote,
+    impls::{BoxedErrorSource, InlineBatch, leader_id_adv},
+};
+use trellis_types::NodeId;
+
+pub(crate) use convert::{log_id_from, log_id_to, vote_from, vote_to};
+pub use entry::{BadEntry, Entry};
+pub(crate) use responder::Responder;
+
+use crate::{Member, Payload};
+
+/// How openraft is set up here: entries carry [`Payload`]s, nodes are [`Member`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypeConfig;
+
+/// Term and node of a leader.
+pub type LeaderId = leader_id_adv::LeaderId<u64, NodeId>;
+/// Names one entry; [`Position`](crate::Position) to everybody else.
+pub type LogId = openraft::LogId<LeaderId>;
+/// Whom a node follows.
+pub type VoteOf = Vote<LeaderId>;
+/// A membership and where it stands in the log.
+pub type StoredMembership = openraft::StoredMembership<LeaderId, NodeId, Member>;
+
+impl RaftTypeConfig for TypeConfig {
+    type D = Payload;
+    type R = ();
+    type NodeId = NodeId;
+    type Node = Member;
+    type Term = u64;
+    type LeaderId = LeaderId;
+    type Vote = VoteOf;
+    type Payload = EntryPayload<Payload, NodeId, Member>;
+    type Entry = Entry;
+    type AsyncRuntime = openraft::impls::TokioRuntime;
+    type Responder<T>
+        = Responder<T>
+    where
+        T: OptionalSend + 'static;
+    type Batch<T>
+        = InlineBatch<T>
+    where
+        T: OptionalSend + 'static;
+    type ErrorSource = BoxedErrorSource;
+}
