@@ -1,0 +1,17 @@
+//! The machine, looked at from outside: stories for every rule, a naive twin under random entries,
+//! and a paper cluster. Numbers in names are those of the protocol specification, section 9
+//! ("sharp edges").
+
+mod batches;
+mod image;
+mod life;
+mod limits;
+mod naive;
+mod origins;
+mod paper_cluster;
+mod pausing;
+mod random;
+mod story;
+mod tubes;
+mod twin;
+mod waiting;
