@@ -79,3 +79,7 @@ pub const OWED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes of bodies kept in memory by one node.
 pub const BODY_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
+
+/// Bytes of bodies that may be arriving at one node, from all clients together, before the one
+/// whose sender has stopped for longest is closed.
+pub const ARRIVING_BYTES_MAX: usize = 256 * 1024 * 1024;

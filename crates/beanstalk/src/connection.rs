@@ -1,0 +1,286 @@
+use std::{future::Future, io, sync::Arc, time::Duration};
+
+use bytes::BytesMut;
+use tokio_util::sync::CancellationToken;
+use trellis_node::Call;
+use trellis_wire::beanstalk::{Decoder, Step};
+
+use crate::{
+    backing::{Backing, Talk},
+    calls,
+    door::Common,
+    ledger::Seat,
+    outbox::{Finish, Outbox},
+    socket::Socket,
+};
+
+/// Bytes that a connection reads at first, and keeps a buffer for while it is idle.
+const READ_BYTES_MIN: usize = 2 * 1024;
+
+/// Bytes that one read takes at most; reads of a busy connection grow up to here.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an unfinished body up to which a connection needs no place in the ledger.
+const BODY_BYTES_FREE: usize = 4 * 1024;
+
+/// How long the last replies may take when the session is over already.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// Serves one connection until it is over, or until `closed`.
+pub(crate) async fn serve<B: Backing>(
+    backing: B,
+    socket: Socket,
+    common: Arc<Common>,
+    closed: CancellationToken,
+) {
+    let socket = Arc::new(socket);
+    let outbox = Outbox::new(
+        Arc::clone(&socket),
+        &common.owed,
+        Arc::clone(&common.fetches),
+    );
+    let session = match backing.connect(outbox.clone()) {
+        Ok(session) => session,
+        Err(refused) => {
+            common.refusals.note(&refused);
+            return;
+        }
+    };
+    let reader = Reader {
+        session: &session,
+        socket: &socket,
+        outbox: &outbox,
+        decoder: Decoder::new(common.body_bytes_max),
+        read_bytes: READ_BYTES_MIN,
+        calls: Vec::new(),
+        arriving: common.arriving.seat(),
+        half_closed: false,
+    };
+    let finish = {
+        let reading = reader.run();
+        let writing = outbox.write_rest(&socket);
+        tokio::pin!(writing);
+        tokio::select! {
+            biased;
+            () = closed.cancelled() => Finish::Broken,
+            finish = &mut writing => finish,
+            end = reading => match end {
+                End::Broken => Finish::Broken,
+                // The last answers are on their way; they may need the socket to get room.
+                End::Quit => tokio::select! {
+                    () = closed.cancelled() => Finish::Broken,
+                    finish = tokio::time::timeout(FAREWELL, writing) => finish.unwrap_or(Finish::Broken),
+                },
+            },
+        }
+    };
+    if finish == Finish::Orderly {
+        socket.farewell();
+    }
+    outbox.hang_up();
+}
+
+/// How reading ends.
+enum End {
+    /// The client said `quit`: nothing behind it counts.
+    Quit,
+    /// The connection is dead.
+    Broken,
+}
+
+/// The half of a connection that reads, decodes and submits.
+struct Reader<'a, S> {
+    session: &'a S,
+    socket: &'a Socket,
+    outbox: &'a Outbox,
+    decoder: Decoder,
+    /// Bytes that the next read asks for.
+    read_bytes: usize,
+    /// Kept between rounds while the connection is busy.
+    calls: Vec<Call>,
+    /// The place in the ledger of a body that is still arriving.
+    arriving: Seat<Outbox>,
+    /// The node has been told that the client shut its sending side.
+    half_closed: bool,
+}
+
+/// What a round of decoding came to.
+enum Round {
+    /// Everything whole is submitted.
+    NeedMore,
+    /// A bound is reached; there may be more.
+    Full,
+    /// `quit` is submitted.
+    Quit,
+}
+
+impl<S: Talk> Reader<'_, S> {
+    /// Reads for as long as there is something to read. When the client has shut its sending side
+    /// it only waits for the connection to break: the writing half knows when all is answered.
+    async fn run(mut self) -> End {
+        loop {
+            match self.submit_whole() {
+                Round::Quit => return End::Quit,
+                Round::Full => {
+                    if self.wait_for_room().await.is_err() {
+                        return End::Broken;
+                    }
+                    continue;
+                }
+                Round::NeedMore => {}
+            }
+            match self.read().await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_) => return End::Broken,
+            }
+        }
+        self.say_half_closed();
+        self.arriving.set(0, false, self.outbox.debtor());
+        self.outbox.input_is_over();
+        // Returns at once with an error, or never: then the writing half ends the connection.
+        drop(self.socket.broken().await);
+        End::Broken
+    }
+
+    /// Decodes everything whole that has arrived and submits it at once.
+    fn submit_whole(&mut self) -> Round {
+        loop {
+            let room = self.outbox.may_submit();
+            if room == 0 || !self.session.may_read() {
+                return Round::Full;
+            }
+            let mut quit = false;
+            let mut heavy = false;
+            let mut answers = 0;
+            let mut over = false;
+            while answers < room && !heavy {
+                match self.decoder.step() {
+                    Step::NeedMore => {
+                        over = true;
+                        break;
+                    }
+                    Step::Refuse { refusal, counts } => {
+                        self.calls.push(calls::refused(refusal, counts));
+                        answers += 1;
+                    }
+                    Step::Request(request) => {
+                        let call = calls::call(request);
+                        quit = matches!(call, Call::Quit);
+                        heavy = matches!(call, Call::ListTubes);
+                        self.calls.push(call);
+                        if quit {
+                            break;
+                        }
+                        answers += 1;
+                    }
+                }
+            }
+            if !self.calls.is_empty() {
+                self.outbox.submitting(answers, heavy);
+                self.session.submit(&mut self.calls);
+                self.calls.clear();
+            }
+            if quit {
+                return Round::Quit;
+            }
+            if over {
+                return Round::NeedMore;
+            }
+        }
+    }
+
+    /// Waits until more may be submitted.
+    async fn wait_for_room(&mut self) -> io::Result<()> {
+        let (session, outbox) = (self.session, self.outbox);
+        self.while_connected(async {
+            outbox.room().await;
+            while !session.may_read() {
+                session.wait_readable().await;
+            }
+        })
+        .await
+    }
+
+    /// Waits for `room` without reading, and notices when the client hangs up meanwhile: unread
+    /// input would hide it.
+    async fn while_connected(&mut self, room: impl Future<Output = ()>) -> io::Result<()> {
+        tokio::pin!(room);
+        if !self.half_closed {
+            tokio::select! {
+                biased;
+                () = &mut room => return Ok(()),
+                gone = self.socket.hung_up() => {
+                    if gone? {
+                        return Err(io::ErrorKind::ConnectionReset.into());
+                    }
+                    // Whoever waits in a reserve is answered now (specification, 1.10); what is
+                    // still unread is read, carried out and answered all the same.
+                    self.say_half_closed();
+                }
+            }
+        }
+        tokio::select! {
+            biased;
+            () = room => Ok(()),
+            broken = self.socket.broken() => broken.and(Err(io::ErrorKind::ConnectionReset.into())),
+        }
+    }
+
+    /// Reads once; 0 is the end of the input.
+    async fn read(&mut self) -> io::Result<usize> {
+        let wanted = match self.decoder.pending_body() {
+            None => {
+                self.arriving.set(0, false, self.outbox.debtor());
+                self.read_bytes
+            }
+            Some(left) => {
+                let here = self.decoder.buffered();
+                if here > BODY_BYTES_FREE {
+                    self.arriving.set(here, true, self.outbox.debtor());
+                }
+                let session = self.session;
+                self.while_connected(session.wait_room()).await?;
+                left.min(READ_BYTES_MAX).max(self.read_bytes)
+            }
+        };
+        loop {
+            let buffer = self.decoder.buffer_mut();
+            buffer.reserve(wanted);
+            match self.socket.try_read_buf(buffer) {
+                Ok(count) => {
+                    self.read_bytes = if count >= self.read_bytes {
+                        (self.read_bytes * 2).min(READ_BYTES_MAX)
+                    } else {
+                        self.read_bytes
+                    };
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            self.rest();
+            self.socket.readable().await?;
+        }
+    }
+
+    /// Gives memory back before a wait that may last for hours.
+    fn rest(&mut self) {
+        let buffer = self.decoder.buffer_mut();
+        if buffer.is_empty() {
+            *buffer = BytesMut::new();
+        }
+        if self.calls.capacity() > 16 {
+            self.calls = Vec::new();
+        }
+        self.read_bytes = READ_BYTES_MIN;
+    }
+
+    fn say_half_closed(&mut self) {
+        if !self.half_closed {
+            self.half_closed = true;
+            self.session.half_closed();
+        }
+    }
+}

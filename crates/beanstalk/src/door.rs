@@ -1,0 +1,170 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+use trellis_node::DoorState;
+use trellis_types::limits;
+
+use crate::{
+    accept::{self, Refusals, Spare},
+    backing::Backing,
+    ledger::Ledger,
+    listener::{BindError, Bound, Listen},
+    outbox::Outbox,
+};
+
+/// What an operator may change about the door.
+#[derive(Clone, Debug)]
+pub struct DoorSettings {
+    /// Where clients connect; at least one.
+    pub listen: Vec<Listen>,
+    /// Longest job body in bytes.
+    pub body_bytes_max: u32,
+    /// How a vanished client is noticed.
+    pub keep_alive: KeepAlive,
+}
+
+/// How a vanished client is noticed (architecture, section 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// A silent socket is first probed after this long; whole seconds.
+    pub idle: Duration,
+    /// Between two probes; whole seconds.
+    pub interval: Duration,
+    /// So many unanswered probes end the connection.
+    pub probes: u32,
+    /// So long may bytes stay unacknowledged, or a client's window stay shut.
+    pub user_timeout: Duration,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(30),
+            interval: Duration::from_secs(10),
+            probes: 3,
+            user_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Threads that may read owed bodies from disk at once, for all connections together.
+const FETCHES: usize = 8;
+
+/// How long to wait before an address that could not be had again is tried once more.
+const BIND_AGAIN: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+pub(crate) struct Common {
+    /// See [`DoorSettings::body_bytes_max`].
+    pub body_bytes_max: u32,
+    /// See [`DoorSettings::keep_alive`].
+    pub keep_alive: KeepAlive,
+    /// Replies that their clients do not read.
+    pub owed: Arc<Ledger<Outbox>>,
+    /// Bodies that are still arriving.
+    pub arriving: Arc<Ledger<Outbox>>,
+    /// See [`FETCHES`].
+    pub fetches: Arc<Semaphore>,
+    /// Says that connections are refused, not too often.
+    pub refusals: Refusals,
+    /// For when descriptors run out.
+    pub spare: Spare,
+}
+
+/// The beanstalk door: its addresses are taken, nobody is let in before [`Door::run`].
+pub struct Door {
+    bound: BTreeMap<Listen, Bound>,
+    common: Arc<Common>,
+}
+
+impl Door {
+    /// Takes all addresses, so that a mistake is told at start-up. None of them listens yet:
+    /// whoever connects is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] names the first address that cannot be had.
+    pub fn bind(settings: DoorSettings) -> Result<Self, BindError> {
+        let mut bound = BTreeMap::new();
+        for listen in &settings.listen {
+            let new = Bound::new(listen)?;
+            bound.insert(new.listen().clone(), new);
+        }
+        let common = Common {
+            body_bytes_max: settings.body_bytes_max,
+            keep_alive: settings.keep_alive,
+            owed: Ledger::new(limits::OWED_BYTES_MAX),
+            arriving: Ledger::new(limits::ARRIVING_BYTES_MAX),
+            fetches: Arc::new(Semaphore::new(FETCHES)),
+            refusals: Refusals::default(),
+            spare: Spare::new(),
+        };
+        Ok(Self {
+            bound,
+            common: Arc::new(common),
+        })
+    }
+
+    /// Where clients can connect once the door is open, with the ports that the system chose.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.bound.keys().cloned().collect()
+    }
+
+    /// Lets clients in while the node says so: listens when its doors open, and closes listeners
+    /// and connections when they close (architecture, section 7). Returns when the node is gone.
+    pub async fn run<B: Backing>(self, backing: B) {
+        let Self { mut bound, common } = self;
+        let addresses: Vec<Listen> = bound.keys().cloned().collect();
+        let mut doors = backing.doors();
+        loop {
+            let state = doors.borrow_and_update().clone();
+            if let DoorState::Open { .. } = state {
+                let closed = CancellationToken::new();
+                let mut listeners = JoinSet::new();
+                for listen in &addresses {
+                    let first = bound.remove(listen);
+                    let (listen, backing, common) =
+                        (listen.clone(), backing.clone(), Arc::clone(&common));
+                    let closed = closed.clone();
+                    listeners.spawn(async move {
+                        let accepting = async {
+                            let listener = open(&listen, first).await;
+                            accept::run(listener, backing, common, closed.clone()).await;
+                        };
+                        tokio::select! {
+                            () = accepting => {}
+                            () = closed.cancelled() => {}
+                        }
+                    });
+                }
+                // Also a change from one open origin to another closes: its sessions are over.
+                let gone = doors.changed().await.is_err();
+                closed.cancel();
+                while listeners.join_next().await.is_some() {}
+                if gone {
+                    return;
+                }
+            } else if doors.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Listens on an address, trying again for as long as it cannot be had: it was ours before, and a
+/// node that came back must not stay shut because of a moment.
+async fn open(listen: &Listen, first: Option<Bound>) -> crate::listener::Listener {
+    let mut attempt = first.map_or_else(|| Bound::new(listen), Ok);
+    loop {
+        match attempt.and_then(Bound::open) {
+            Ok(listener) => {
+                tracing::info!(%listen, "open for clients");
+                return listener;
+            }
+            Err(error) => tracing::error!(%error, "trying again"),
+        }
+        sleep(BIND_AGAIN).await;
+        attempt = Bound::new(listen);
+    }
+}
