@@ -59,8 +59,6 @@ impl Replica {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     /// P7: the same applied index means the same state, by whatever way it was reached.
     #[test]
     fn replicas_that_restart_stay_equal(

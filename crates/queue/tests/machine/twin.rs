@@ -10,8 +10,6 @@ use crate::{
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn the_machine_does_what_its_naive_twin_does(log in random::log(1..80)) {
         let (mut machine, mut naive) = (Machine::new(), Naive::new());
