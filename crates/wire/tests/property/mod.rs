@@ -9,7 +9,7 @@ use trellis_wire::beanstalk::{
 ///
 /// Checks on the way that each step takes something, that no byte is lost or made up, and that
 /// nothing is kept beyond one line or one body.
-pub fn steps_of(bytes: &[u8], pieces: &[usize], body_bytes_max: u32) -> Vec<Step> {
+pub(crate) fn steps_of(bytes: &[u8], pieces: &[usize], body_bytes_max: u32) -> Vec<Step> {
     let mut decoder = Decoder::new(body_bytes_max);
     let mut steps = Vec::new();
     let mut rest = bytes;
@@ -51,7 +51,7 @@ pub fn steps_of(bytes: &[u8], pieces: &[usize], body_bytes_max: u32) -> Vec<Step
 
 /// Every reply that `bytes` hold when they arrive in `pieces`, up to the first that is none.
 #[allow(dead_code, reason = "each user needs only one of the two")]
-pub fn replies_of(
+pub(crate) fn replies_of(
     bytes: &[u8],
     pieces: &[usize],
 ) -> Vec<Result<trellis_wire::beanstalk::Reply, BadReply>> {

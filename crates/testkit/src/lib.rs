@@ -1,0 +1,8 @@
+//! Stairs: what tests of several floors share. Talks (scripted conversations), the stages that
+//! they are played on, and real servers as child processes.
+//!
+//! Architecture invariant: nothing of the product depends on this crate.
+
+pub mod process;
+pub mod stage;
+pub mod talk;

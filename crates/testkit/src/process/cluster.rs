@@ -1,0 +1,168 @@
+use std::{
+    env, fs,
+    io::{self, BufRead, BufReader},
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::free_base_port;
+
+/// How long a cluster may take to form.
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// How long `trellis local` may take to stop before it is killed.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// The trellis binary to test: `TRELLIS_BIN`, or the one that was built beside the running test.
+///
+/// # Errors
+///
+/// There is none; the message says how to get one.
+pub fn trellis_binary() -> io::Result<PathBuf> {
+    if let Some(path) = env::var_os("TRELLIS_BIN") {
+        return Ok(path.into());
+    }
+    // target/<profile>/deps/<test> → target/<profile>/trellis
+    let test = env::current_exe()?;
+    let beside = test
+        .parent()
+        .and_then(Path::parent)
+        .map(|folder| folder.join("trellis"));
+    beside.filter(|path| path.is_file()).ok_or_else(|| {
+        io::Error::other("no trellis binary: run `cargo build -p trellis` or set TRELLIS_BIN")
+    })
+}
+
+/// A `trellis local` with its nodes, all stopped when dropped.
+pub struct Cluster {
+    local: Child,
+    base_port: u16,
+    nodes: u16,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts `nodes` nodes (at most 3) and waits for the line "cluster ready".
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, ends early, or does not get ready in time; its own words are
+    /// included.
+    pub fn start(binary: &Path, nodes: u16) -> io::Result<Self> {
+        let base_port = free_base_port()?;
+        let folder = TempDir::with_prefix("trellis-cluster-")?;
+        let log_path = folder.path().join("log");
+        let mut local = Command::new(binary)
+            .args(["local", "--no-restart", "--nodes", &nodes.to_string()])
+            .arg("--data-dir")
+            .arg(folder.path().join("data"))
+            .args(["--base-port", &base_port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log_path)?)
+            .spawn()?;
+        let stdout = local.stdout.take();
+        let cluster = Self {
+            local,
+            base_port,
+            nodes,
+            folder,
+        };
+        let (said, hear) = mpsc::channel();
+        // Reads on to the end, so that the pipe never fills up.
+        thread::spawn(move || {
+            for line in stdout
+                .into_iter()
+                .flat_map(|out| BufReader::new(out).lines())
+            {
+                let Ok(line) = line else { return };
+                let _ = said.send(line);
+            }
+        });
+        let until = Instant::now() + READY_MAX;
+        let mut lines = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match hear.recv_timeout(left) {
+                Ok(line) if line.contains("cluster ready") => return Ok(cluster),
+                Ok(line) => lines.push(line),
+                Err(gone) => {
+                    let log = fs::read_to_string(&log_path).unwrap_or_default();
+                    return Err(io::Error::other(format!(
+                        "the cluster is not ready ({gone}); it said {lines:#?}\n{log}"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Where clients connect to node `node`, from 0.
+    pub fn address(&self, node: u16) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base_port + 10 * node).into()
+    }
+
+    /// Where node `node` answers health and admin requests.
+    pub fn admin_address(&self, node: u16) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base_port + 10 * node + 2).into()
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u16 {
+        self.nodes
+    }
+
+    /// The folder under which each node has its data.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The process of node `node`, from the file that it writes.
+    ///
+    /// # Errors
+    ///
+    /// The file is missing or holds no pid.
+    pub fn pid(&self, node: u16) -> io::Result<Pid> {
+        let text = fs::read_to_string(self.data_dir().join(format!("node-{node}/pid")))?;
+        let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| io::Error::other(format!("{text:?} is no pid")))
+    }
+
+    /// kill -9 of one node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::pid`], or it is gone already.
+    pub fn kill(&self, node: u16) -> io::Result<()> {
+        Ok(kill_process(self.pid(node)?, Signal::KILL)?)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let pids: Vec<_> = (0..self.nodes)
+            .filter_map(|node| self.pid(node).ok())
+            .collect();
+        if let Some(pid) = i32::try_from(self.local.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let until = Instant::now() + STOP_MAX;
+        while matches!(self.local.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
+        if matches!(self.local.try_wait(), Ok(None)) {
+            let _ = self.local.kill();
+            let _ = self.local.wait();
+            // Its children may have outlived it. Their pid files are ours and recent.
+            for pid in pids {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
