@@ -9,7 +9,7 @@ use std::{
 
 use trellis_testkit::{
     process::{Cluster, Server, ServerCommand, trellis_binary},
-    stage::{House, TcpHouse, Troupe},
+    stage::{BareHouse, House, TcpHouse, Troupe},
     talk::{Difference, DifferenceKind, Talk, parse, show},
 };
 
@@ -48,7 +48,9 @@ fn talks() -> Vec<Talk> {
 /// How late an answer may be. Timers are exact to milliseconds on an idle machine; a busy one
 /// gets a second unless `TRELLIS_TALK_SLACK_MS` says otherwise.
 fn slack() -> Duration {
-    let ms = env::var("TRELLIS_TALK_SLACK_MS").ok().and_then(|text| text.parse().ok());
+    let ms = env::var("TRELLIS_TALK_SLACK_MS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     Duration::from_millis(ms.unwrap_or(1_000))
 }
 
@@ -76,9 +78,19 @@ fn one_node(binary: &Path, flags: &[String]) -> io::Result<Server> {
         always_stores: true,
         more: |port| {
             let listen = |offset: u16| format!("127.0.0.1:{}", port + offset).into();
-            vec!["--peer-listen".into(), listen(1), "--admin-listen".into(), listen(2)]
+            vec![
+                "--peer-listen".into(),
+                listen(1),
+                "--admin-listen".into(),
+                listen(2),
+            ]
         },
     })
+}
+
+#[test]
+fn the_bare_machine_speaks_as_written() {
+    all_as_written(&BareHouse);
 }
 
 #[test]
@@ -87,11 +99,11 @@ fn debians_beanstalkd_speaks_as_written() {
         println!("{BEANSTALKD} is not installed: this stage is left out");
         return;
     }
-    let server = beanstalkd(&[]).expect("beanstalkd starts");
     all_as_written(&TcpHouse {
         name: "Debian's beanstalkd".into(),
         troupe: Troupe::Beanstalkd,
-        addresses: vec![server.address()],
+        // One for each talk: while clients keep a 1.12 busy its timers are late.
+        addresses: Vec::new(),
         starter: Some(Box::new(beanstalkd)),
         slack: slack(),
     });
@@ -149,8 +161,9 @@ fn every_sharp_edge_is_told() {
             (edge.parse().expect("a number"), reason)
         })
         .collect();
-    let untold: Vec<u32> =
-        (1..=EDGES).filter(|n| !told.contains(n) && !exempt.contains_key(n)).collect();
+    let untold: Vec<u32> = (1..=EDGES)
+        .filter(|n| !told.contains(n) && !exempt.contains_key(n))
+        .collect();
     assert!(untold.is_empty(), "nobody tells {untold:?}");
     let both: Vec<_> = exempt.keys().filter(|edge| told.contains(edge)).collect();
     assert!(both.is_empty(), "told and exempt at once: {both:?}");
@@ -171,7 +184,11 @@ fn compat_lists_every_difference_with_its_reason() {
         assert!(before.is_none(), "{} has two reasons", difference.name);
     }
     for difference in &all {
-        assert!(reasons.contains_key(&*difference.name), "{} has no reason", difference.name);
+        assert!(
+            reasons.contains_key(&*difference.name),
+            "{} has no reason",
+            difference.name
+        );
     }
     let compat = fs::read_to_string(here().join("../docs/COMPAT.md")).expect("docs/COMPAT.md");
     let mut missing = Vec::new();
@@ -186,5 +203,9 @@ fn compat_lists_every_difference_with_its_reason() {
             missing.push(row);
         }
     }
-    assert!(missing.is_empty(), "docs/COMPAT.md lacks:\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "docs/COMPAT.md lacks:\n{}",
+        missing.join("\n")
+    );
 }

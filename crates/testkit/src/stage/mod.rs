@@ -1,7 +1,9 @@
 //! Where talks are played: on real sockets, or on the bare machine with simulated time.
 
+mod bare;
 mod tcp;
 
+pub use bare::{BareHouse, BareStage};
 pub use tcp::{TcpHouse, TcpStage};
 
 use std::{io, time::Duration};

@@ -140,7 +140,8 @@ pub struct TcpHouse {
     pub name: String,
     /// Whose words to expect.
     pub troupe: Troupe,
-    /// Where the shared server listens; several for several nodes of one cluster.
+    /// Where the shared server listens; several for several nodes of one cluster; none if every
+    /// talk gets a server of its own.
     pub addresses: Vec<SocketAddr>,
     /// How to start one that belongs to a single talk, if that can be done here.
     pub starter: Option<Starter>,
@@ -158,7 +159,11 @@ impl House for TcpHouse {
     }
 
     fn open(&self, talk: &Talk) -> io::Result<Result<Box<dyn Stage>, String>> {
-        let stage = match (&talk.needs.fresh, &self.starter) {
+        let flags = match &talk.needs.fresh {
+            Some(flags) => Some(&flags[..]),
+            None => self.addresses.is_empty().then_some(&[][..]),
+        };
+        let stage = match (flags, &self.starter) {
             (None, _) => TcpStage::new(self.addresses.clone(), self.slack),
             (Some(flags), Some(starter)) => TcpStage::with_server(starter(flags)?, self.slack),
             (Some(_), None) => return Ok(Err("needs a server of its own".into())),
