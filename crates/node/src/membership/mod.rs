@@ -8,21 +8,48 @@
 //! Source: architecture, sections 10 to 13.
 
 mod change;
+mod changes;
+mod convert;
+mod core_view;
 mod digests;
 mod disk;
+mod entering;
 mod forming;
+mod health;
 mod hello;
+mod members;
+mod parts;
+mod reports;
+mod service;
 mod snapshots;
 mod stall;
+mod standing;
+mod status;
 mod table;
+mod upkeep;
 
-pub use change::{CAUGHT_UP_ENTRIES, ChangeRefusal, Council, Duty, Sight, next_duty};
-pub use digests::{Comparison, DigestSample, Digests};
-pub use disk::{DiskMark, DiskSpace, DiskWatch};
-pub use forming::{BindRefusal, BindRequest, Forming, FormingStep, Round, Seed};
-pub use hello::{Go, HelloAnswer, HelloStop, HelloVerdict, Known, Own, hello_verdict};
-pub use snapshots::{
-    LOG_KEPT_BYTES_MAX, LogView, SNAPSHOT_INTERVAL_MIN, SNAPSHOT_LOG_BYTES_MIN, SnapshotPolicy,
-};
-pub use stall::{Progress, STALL_FATAL, STALL_HAND_OVER, StallVerdict, StallWatch};
-pub use table::{MemberTable, Seen};
+pub use changes::Refused;
+pub use core_view::CoreView;
+pub use disk::{DiskMark, DiskSpace};
+pub use forming::Seed;
+pub use health::{Check, Health};
+pub use hello::HelloStop;
+pub use members::Members;
+pub use parts::{BadMembers, Disk, Identity, MemberSettings};
+pub use standing::{FEATURE_LEVEL, NodeStop};
+pub use status::{Digest, MemberStatus, Status};
+
+pub(crate) use change::{ChangeRefusal, Council, Duty, Sight, next_duty};
+pub(crate) use changes::{CHANGE_TIMEOUT, HOPS_MAX, preside};
+pub(crate) use digests::{Comparison, DigestSample, Digests, Sampled};
+pub(crate) use disk::DiskWatch;
+pub(crate) use entering::{enter, watch_for_removal};
+pub(crate) use forming::{BindRequest, Forming, FormingStep, Round};
+pub(crate) use hello::{HelloAnswer, HelloVerdict, Known, Own, hello_verdict};
+pub(crate) use reports::report;
+pub(crate) use service::{ANY_CLUSTER, ANY_TARGET, PeerService};
+pub(crate) use snapshots::{LogView, SnapshotPolicy};
+pub(crate) use stall::{Progress, STALL_HAND_OVER, StallVerdict, StallWatch};
+pub(crate) use standing::{Stage, Standing, blocking};
+pub(crate) use table::{MemberTable, Seen};
+pub(crate) use upkeep::keep_up;

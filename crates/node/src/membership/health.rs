@@ -1,0 +1,128 @@
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Stage, Standing};
+
+/// A runtime that has not turned for so long is dead.
+const HEARTBEAT_COUNTS_FOR: Duration = Duration::from_secs(30);
+
+/// A node that hears no leader that counts for longer is not ready (architecture, section 9).
+const LEADER_HEARD_FOR_READY: Duration = Duration::from_secs(5);
+
+/// A node whose state is further behind the leader's is not ready, in entries: about ten seconds
+/// of a busy cluster.
+const LAG_FOR_READY: u64 = 5_000;
+
+/// How a node is, for probes. Source: architecture, section 9.
+#[derive(Clone, Debug, Serialize)]
+pub struct Health {
+    /// The process works; if not, it should be killed. Says nothing of leader, peers or room.
+    pub live: bool,
+    /// It serves clients: listeners open, and a counting leader heard within 5 s.
+    pub ready: bool,
+    /// Storage is open and the log replayed. Says nothing of joining or of a leader.
+    pub started: bool,
+    /// It is on its way out: no new clients, please.
+    pub draining: bool,
+    /// Every check, in a fixed order.
+    pub checks: Vec<Check>,
+}
+
+/// One line of a probe's answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// Its fixed name.
+    pub name: &'static str,
+    /// Whether it passed.
+    pub ok: bool,
+    /// What was found.
+    pub found: String,
+}
+
+impl Health {
+    /// What was found by the checks that failed.
+    pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.checks.iter().filter(|check| !check.ok).map(|check| check.found.as_str())
+    }
+}
+
+pub(crate) fn health(standing: &Standing) -> Health {
+    let stage = standing.stage.borrow().clone();
+    let draining = *standing.draining.borrow();
+    let heartbeat = standing.heartbeat.lock().elapsed();
+    let live = heartbeat < HEARTBEAT_COUNTS_FOR && !matches!(stage, Stage::Stopped(_));
+    let mut checks = vec![Check {
+        name: "runtime",
+        ok: heartbeat < HEARTBEAT_COUNTS_FOR,
+        found: format!("turned {} ms ago", heartbeat.as_millis()),
+    }];
+    let (running, found) = match &stage {
+        Stage::Forming(why) => (false, format!("not part of a cluster: {why}")),
+        Stage::Hello(why) => (false, format!("not taking part: {why}")),
+        Stage::Running => (true, "takes part".to_owned()),
+        Stage::Stopped(why) => (false, why.to_string()),
+    };
+    checks.push(Check { name: "cluster", ok: running, found });
+
+    let voter = standing.membership().is_voter(standing.id());
+    let found = if voter { "a voter" } else { "not a voter (yet)" };
+    checks.push(Check { name: "member", ok: voter, found: found.to_owned() });
+
+    let core = standing.core.get();
+    let heard = core.and_then(|core| core.leader_heard());
+    checks.push(Check {
+        name: "leader",
+        ok: heard.is_some_and(|age| age <= LEADER_HEARD_FOR_READY),
+        found: match heard {
+            Some(age) => format!("a leader was heard {} ms ago", age.as_millis()),
+            None => "no leader was heard since the start".to_owned(),
+        },
+    });
+
+    let open = core.is_some_and(|core| core.origin().is_some());
+    checks.push(Check {
+        name: "listeners",
+        ok: open,
+        found: match core {
+            Some(_) if open => "open".to_owned(),
+            Some(core) => core.why_closed(),
+            None => "closed: the node is starting".to_owned(),
+        },
+    });
+
+    let lag = lag(standing);
+    checks.push(Check {
+        name: "lag",
+        ok: lag <= LAG_FOR_READY,
+        found: format!("{lag} entries behind the leader"),
+    });
+
+    let differs = standing.differs.lock().clone();
+    checks.push(Check {
+        name: "digest",
+        ok: differs.is_none(),
+        found: differs.unwrap_or_else(|| "equal to every replica compared".to_owned()),
+    });
+    checks.push(Check {
+        name: "drain",
+        ok: !draining,
+        found: if draining { "draining" } else { "not draining" }.to_owned(),
+    });
+    Health {
+        live,
+        ready: checks.iter().all(|check| check.ok),
+        started: standing.consensus.get().is_some(),
+        draining,
+        checks,
+    }
+}
+
+/// Entries that the leader has applied, as far as it has told, and this node has not.
+fn lag(standing: &Standing) -> u64 {
+    let Some(consensus) = standing.consensus.get() else { return 0 };
+    let applied = consensus.metrics().applied.unwrap_or_default();
+    let leader = standing.leader().and_then(|leader| standing.table.get(leader));
+    let there = leader.map_or(0, |(seen, _)| seen.applied).max(consensus.committed());
+    there.saturating_sub(applied)
+}

@@ -1,0 +1,169 @@
+use std::{sync::Arc, time::Duration};
+
+use tracing::{info, warn};
+use trellis_rpc::{ClusterId, pb, pb::change_request::Change};
+
+use super::{
+    HOPS_MAX, Health, NodeStop, Refused, Stage, Standing, Status, blocking,
+    changes, health, status,
+};
+
+/// How often a change is passed on again when leadership moves in between.
+const CHANGE_ATTEMPTS: usize = 5;
+
+const CHANGE_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long stopping Raft may take in a drain.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The node as an operator sees it: how it is, and what can be changed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Members(pub(crate) Arc<Standing>);
+
+impl Members {
+    /// How this node is, for probes. Quick; may be asked from any thread.
+    pub fn health(&self) -> Health {
+        health::health(&self.0)
+    }
+
+    /// How this node and its cluster are.
+    pub fn status(&self) -> Status {
+        status::status(&self.0)
+    }
+
+    /// Resolves when this node has to stop for good; the text says why and what to do.
+    pub async fn stopped(&self) -> NodeStop {
+        self.0.stopped().await
+    }
+
+    /// Invites the waiting node whose peer port is at `address`; it then joins by itself.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do.
+    pub async fn add(&self, address: &str) -> Result<String, Refused> {
+        self.change(Change::Add(address.to_owned())).await
+    }
+
+    /// Removes the member of that name or id for ever.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do: among others if too few would be present without it, or, unless
+    /// `force`, if two voters would be left.
+    pub async fn remove(&self, name_or_id: &str, force: bool) -> Result<String, Refused> {
+        let member = name_or_id.to_owned();
+        self.change(Change::Remove(pb::change_request::Removal { member, force })).await
+    }
+
+    /// Hands leadership to the member of that name or id, or to the most advanced voter.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do.
+    pub async fn transfer_leader(&self, name_or_id: Option<&str>) -> Result<String, Refused> {
+        self.change(Change::TransferLeader(name_or_id.unwrap_or_default().to_owned())).await
+    }
+
+    /// Any node takes a change and passes it on to the leader, again when that moves meanwhile.
+    async fn change(&self, change: Change) -> Result<String, Refused> {
+        let mut last = Refused { why: "not tried".to_owned(), again: true };
+        for attempt in 0..CHANGE_ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(CHANGE_AGAIN).await;
+            }
+            let request = pb::ChangeRequest { change: Some(change.clone()), hops: HOPS_MAX };
+            last = match changes::change(&self.0, request).await {
+                Ok(pb::ChangeReply { refused: None, done, .. }) => return Ok(done),
+                Ok(pb::ChangeReply { refused: Some(why), again, .. }) => Refused { why, again },
+                Err(status) => Refused { why: status.message().to_owned(), again: true },
+            };
+            if !last.again {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    /// Forgets the cluster that this node has bound itself to. Only while it has no log entry.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do.
+    pub async fn unbind(&self) -> Result<String, Refused> {
+        let standing = &self.0;
+        let _one = standing.binding.lock().await;
+        let never = |why: String| Refused { why, again: false };
+        let Some(cluster) = standing.cluster() else {
+            return Err(never("this node is not bound to a cluster".to_owned()));
+        };
+        if standing.formed() {
+            return Err(never(format!(
+                "this node is a member of cluster {cluster}; to take it out, run `trellis member \
+                 remove` there and start it with an empty data folder"
+            )));
+        }
+        let identity = standing.identity.clone();
+        blocking(move || identity.unbind()).await.map_err(|error| never(error.to_string()))?;
+        standing.shared().set_cluster(ClusterId::NONE);
+        info!(%cluster, "unbound");
+        if !matches!(*standing.stage.borrow(), Stage::Forming(_)) {
+            // It may have voted in the name of that cluster: only a fresh start is clean.
+            standing.stop(NodeStop::Unbound);
+        }
+        standing.bell.notify_one();
+        Ok(format!("unbound from cluster {cluster}"))
+    }
+
+    /// Takes a snapshot soon, whatever the log's size.
+    ///
+    /// # Errors
+    ///
+    /// That the node is starting.
+    pub async fn snapshot(&self) -> Result<String, Refused> {
+        let Some(consensus) = self.0.consensus.get() else {
+            return Err(Refused { why: "this node is still starting".to_owned(), again: true });
+        };
+        consensus.snapshot().await;
+        let applied = consensus.metrics().applied.unwrap_or_default();
+        Ok(format!("a snapshot up to index {applied} or later is on its way"))
+    }
+
+    /// The planned way out: not ready any more, leadership handed to a level voter, doors closed
+    /// in good order, Raft stopped. Bounded; the process may end when it returns.
+    ///
+    /// Clients of other nodes see nothing of it.
+    pub async fn drain(&self) {
+        let standing = &self.0;
+        standing.draining.send_replace(true);
+        if let Some(consensus) = standing.consensus.get() {
+            consensus.may_stand(false);
+            if standing.role().leads().is_some() {
+                match changes::transfer(standing, "").await {
+                    Ok(done) => info!(done, "draining"),
+                    Err(refused) => warn!(%refused, "draining while leading"),
+                }
+            }
+        }
+        if let Some(core) = standing.core.get() {
+            core.close_doors().await;
+        }
+        if let Some(consensus) = standing.consensus.get()
+            && tokio::time::timeout(SHUTDOWN_TIMEOUT, consensus.shutdown()).await.is_err()
+        {
+            warn!("consensus did not stop in time");
+        }
+        info!("drained");
+    }
+
+    /// Whether a drain has begun.
+    pub fn draining(&self) -> bool {
+        *self.0.draining.borrow()
+    }
+
+    /// How often two replicas were found not to be equal at one index, since the start.
+    pub fn digest_mismatches(&self) -> u64 {
+        self.0.digest_mismatches.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+

@@ -1,0 +1,171 @@
+//! Each node tells the leader how it is, and learns how the others are: the table of runs, terms
+//! and flushed indexes, room on disks, versions, and whether the states are equal.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::{sleep, timeout};
+use tonic::Status;
+use tracing::{error, warn};
+use trellis_consensus::Consensus;
+use trellis_rpc::{Lane, pb};
+use trellis_types::{NodeId, Run};
+
+use super::{
+    Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, NodeStop, Seen, Standing, blocking,
+    convert,
+};
+
+/// How often a node reports. The figures that hellos are checked against are at most this old.
+const REPORT_PACE: Duration = Duration::from_millis(500);
+
+/// Room on disk is asked for this often: it changes slowly.
+const DISK_PACE: u32 = 4;
+
+/// Digests in one report: enough that one of them is still among the leader's.
+const SAMPLES: usize = 8;
+
+/// Reports for as long as the node takes part. Never returns.
+pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
+    let mut space = DiskSpace::default();
+    let mut round = 0_u32;
+    loop {
+        sleep(REPORT_PACE).await;
+        if round.is_multiple_of(DISK_PACE) {
+            let disk = standing.disk.clone();
+            match blocking(move || disk.space()).await {
+                Ok(now) => space = now,
+                Err(error) => warn!(%error, "room on disk is not known"),
+            }
+        }
+        round = round.wrapping_add(1);
+        check_level(&standing, &consensus);
+        let own = own(&standing, &consensus, space);
+        // The own row is what status and house-keeping read, too.
+        let (id, seen, age) = row(&own);
+        standing.table.learn(id, seen, age);
+        if standing.leads().is_some() {
+            watch_peers(&standing, &consensus);
+        } else if let Some(leader) = standing.leader() {
+            tell(&standing, leader, own).await;
+        }
+    }
+}
+
+fn own(standing: &Standing, consensus: &Consensus, space: DiskSpace) -> pb::Report {
+    let metrics = consensus.metrics();
+    let samples = standing.digests.newest(SAMPLES);
+    pb::Report {
+        node: standing.id().0,
+        run: standing.identity.run().0,
+        // What a candidate or follower knows may not be on its disk yet; a leader's term is.
+        term: standing.leads().unwrap_or_default(),
+        // Only what is committed can't be truncated any more.
+        flushed: consensus.flushed().min(consensus.committed()),
+        applied: metrics.applied.unwrap_or_default(),
+        disk_free: space.free,
+        disk_total: space.total,
+        level: FEATURE_LEVEL,
+        version: standing.version.clone(),
+        address: standing.address.clone(),
+        digests: samples.into_iter().map(convert::sample_message).collect(),
+    }
+}
+
+/// A node's own report as a row. What it says of run, term and index is on its disk.
+fn row(report: &pb::Report) -> (NodeId, Seen, Duration) {
+    let seen = Seen {
+        known: Known { run: Run(report.run), term: report.term, flushed: report.flushed },
+        applied: report.applied,
+        disk: DiskSpace { free: report.disk_free, total: report.disk_total },
+        level: report.level,
+        version: report.version.clone(),
+        address: report.address.clone(),
+    };
+    (NodeId(report.node), seen, Duration::ZERO)
+}
+
+/// What followers have acknowledged of the log counts even if they have not reported since.
+fn watch_peers(standing: &Standing, consensus: &Consensus) {
+    let metrics = consensus.metrics();
+    let committed = consensus.committed();
+    for peer in metrics.peers {
+        let Some((mut seen, age)) = standing.table.get(peer.node) else { continue };
+        if let Some(matched) = peer.matched {
+            // An acknowledgement in this term means that the term is on the follower's disk.
+            seen.known.term = seen.known.term.max(metrics.term);
+            seen.known.flushed = seen.known.flushed.max(matched.min(committed));
+            standing.table.learn(peer.node, seen, age);
+        }
+    }
+    let membership = consensus.membership();
+    standing.table.retain(|node| membership.members.contains_key(&node));
+}
+
+async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
+    let Some(member) = standing.membership().members.remove(&leader) else { return };
+    let asked = async {
+        let mut peer = standing.peers.peer(leader, &member.address, Lane::Control)?;
+        peer.report(pb::ReportRequest { report: Some(report) }).await
+    };
+    // A report that is lost is made good by the next.
+    let Ok(Ok(reply)) = timeout(REPORT_PACE * 2, asked).await else { return };
+    let reply = reply.into_inner();
+    for message in reply.table {
+        let (node, seen, age) = convert::seen(message);
+        if node != standing.id() {
+            standing.table.learn(node, seen, age);
+        }
+    }
+    let theirs: Vec<DigestSample> = reply.digests.into_iter().map(convert::sample).collect();
+    compare(standing, &member.name, &theirs);
+}
+
+/// The leader's answer to a report.
+pub(crate) fn answer(
+    standing: &Standing,
+    report: pb::Report,
+) -> Result<pb::ReportReply, Status> {
+    let term = standing.leads().ok_or_else(|| Status::unavailable("this node does not lead"))?;
+    let (node, seen, age) = row(&report);
+    let Some(member) = standing.membership().members.remove(&node) else {
+        return Err(Status::not_found(format!("node {node} is no member")));
+    };
+    standing.table.learn(node, seen, age);
+    let samples: Vec<DigestSample> = report.digests.into_iter().map(convert::sample).collect();
+    compare(standing, &member.name, &samples);
+    let ours = samples.iter().filter_map(|DigestSample { index, .. }| {
+        let digest = standing.digests.at(*index)?;
+        Some(convert::sample_message(DigestSample { index: *index, digest }))
+    });
+    let table = standing.table.all().into_iter();
+    Ok(pb::ReportReply {
+        term,
+        digests: ours.collect(),
+        table: table.map(|(node, seen, age)| convert::seen_message(node, seen, age)).collect(),
+    })
+}
+
+/// Promise P7. Which of two nodes is wrong can't be told here: both say so.
+fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
+    if let Comparison::Different { index, ours, theirs } = standing.digests.compare(theirs) {
+        let mut differs = standing.differs.lock();
+        let text = format!("the state differs from {name}'s at index {index}");
+        if differs.as_ref() != Some(&text) {
+            standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
+            let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
+            error!(index, node = name, ours, theirs, "two replicas are not equal");
+            *differs = Some(text);
+        }
+    }
+}
+
+/// A level above the own means entries that this binary would misread.
+fn check_level(standing: &Standing, consensus: &Consensus) {
+    let cluster = consensus.with_machine(|machine| machine.server().feature_level);
+    if cluster > FEATURE_LEVEL {
+        standing.stop(NodeStop::Level { cluster, own: FEATURE_LEVEL });
+    }
+}

@@ -1,0 +1,217 @@
+use std::{
+    fmt, io,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tracing::{error, info};
+use trellis_consensus::{Consensus, Member, Membership, Role};
+use trellis_rpc::{ClusterId, Peers, SharedIdentity};
+use trellis_types::{NodeId, Run};
+
+use super::{
+    CoreView, Digests, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable,
+};
+
+/// A leader that no majority has acknowledged for longer counts for nobody (architecture, 7).
+pub(crate) const LEADER_COUNTS_FOR: Duration = Duration::from_secs(1);
+
+/// A leader that was heard longer ago than this is not said to be heard in answers to hellos.
+pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_millis(1_500);
+
+/// The highest feature level that this binary understands.
+pub const FEATURE_LEVEL: u32 = 1;
+
+/// How far a node has come. Only `Running` takes part in Raft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has no log entry and looks for a cluster, or forms one.
+    Forming(String),
+    /// It asks the others whether it may take part.
+    Hello(String),
+    /// It takes part.
+    Running,
+    /// It never will with this folder and configuration.
+    Stopped(NodeStop),
+}
+
+/// Why a node has to stop for good. The text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeStop {
+    /// Others know better than its disk.
+    #[error(transparent)]
+    Hello(#[from] HelloStop),
+    /// The cluster speaks of things that this binary does not understand.
+    #[error(
+        "the cluster uses feature level {cluster}, this version understands {own} at most; install \
+         a newer version (docs/errors/feature-level.md)"
+    )]
+    Level {
+        /// In use.
+        cluster: u32,
+        /// Understood.
+        own: u32,
+    },
+    /// A person unbound it while it took part in forming.
+    #[error("this node was unbound from its cluster; start it again to form or join another")]
+    Unbound,
+    /// Its consensus can't go on.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What the tasks around membership share: who this node is, what it knows, how far it has come.
+pub(crate) struct Standing {
+    pub(crate) identity: Arc<dyn Identity>,
+    pub(crate) peers: Peers,
+    pub(crate) forming: Forming,
+    /// The peer address that goes into the membership.
+    pub(crate) address: String,
+    pub(crate) version: String,
+    pub(crate) consensus: OnceLock<Consensus>,
+    pub(crate) core: OnceLock<Arc<dyn CoreView>>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) disk_mark: DiskMark,
+    pub(crate) table: MemberTable,
+    pub(crate) digests: Arc<Digests>,
+    /// Indexes at which a digest differed from another node's, counted once each.
+    pub(crate) digest_mismatches: AtomicU64,
+    /// Where and with whom the first difference was found.
+    pub(crate) differs: Mutex<Option<String>>,
+    /// One binding, unbinding or joining at a time.
+    pub(crate) binding: tokio::sync::Mutex<()>,
+    /// Rung when the node was bound or invited.
+    pub(crate) bell: Notify,
+    /// Where an existing cluster has asked this node to join.
+    pub(crate) invited: Mutex<Vec<String>>,
+    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) draining: watch::Sender<bool>,
+    /// What learners wait for, as the leader's council last said.
+    pub(crate) councils: Mutex<Vec<String>>,
+    /// One change of members at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    /// Whose disks are below the mark, as the leader last saw.
+    pub(crate) short_of_disk: Mutex<Vec<String>>,
+    /// The last run that was used before this start.
+    pub(crate) run_at_start: Run,
+    pub(crate) started: Instant,
+    /// When the runtime last proved that it turns.
+    pub(crate) heartbeat: Mutex<Instant>,
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing").field("name", &self.forming.name).finish_non_exhaustive()
+    }
+}
+
+impl Standing {
+    pub(crate) fn id(&self) -> NodeId {
+        self.forming.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.forming.name
+    }
+
+    pub(crate) fn me(&self) -> Member {
+        let (id, name) = (self.id(), self.name().to_owned());
+        Member { id, name, address: self.address.clone() }
+    }
+
+    pub(crate) fn shared(&self) -> &SharedIdentity {
+        self.peers.identity()
+    }
+
+    /// The cluster that this node is bound to.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        Some(self.shared().get().cluster).filter(|cluster| *cluster != ClusterId::NONE)
+    }
+
+    /// The newest membership in the own log; empty if there is none.
+    pub(crate) fn membership(&self) -> Membership {
+        self.consensus.get().map(Consensus::membership).unwrap_or_default()
+    }
+
+    /// Whether the node has a log entry: the first of every log is a membership.
+    pub(crate) fn formed(&self) -> bool {
+        !self.membership().voters.is_empty()
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.consensus.get().map_or(Role::Stopped, |consensus| *consensus.role().borrow())
+    }
+
+    /// The term in which this node leads with a majority behind it.
+    pub(crate) fn leads(&self) -> Option<u64> {
+        let consensus = self.consensus.get()?;
+        let Role::Leader { term } = self.role() else { return None };
+        consensus.quorum_ack_age().filter(|age| *age <= LEADER_COUNTS_FOR).map(|_| term)
+    }
+
+    /// The leader that this node hears, itself included.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        if self.leads().is_some() {
+            return Some(self.id());
+        }
+        let heard = self.core.get().and_then(|core| core.leader_heard());
+        heard.filter(|age| *age <= LEADER_HEARD_WITHIN)?;
+        match self.role() {
+            Role::Follower { leader, .. } | Role::Learner { leader, .. } => leader,
+            Role::Leader { .. } | Role::Candidate { .. } | Role::Stopped => None,
+        }
+    }
+
+    /// Says what is waited for, and logs it once.
+    pub(crate) fn wait_in(&self, stage: Stage) {
+        self.stage.send_if_modified(|now| {
+            if *now == stage || matches!(now, Stage::Stopped(_)) {
+                return false;
+            }
+            match &stage {
+                Stage::Forming(why) => info!(why, "not part of a cluster yet"),
+                Stage::Hello(why) => info!(why, "not taking part yet"),
+                Stage::Running => info!("taking part"),
+                Stage::Stopped(why) => error!(%why, "this node stops"),
+            }
+            *now = stage;
+            true
+        });
+    }
+
+    pub(crate) fn stop(&self, why: NodeStop) {
+        self.wait_in(Stage::Stopped(why));
+    }
+
+    /// Resolves when the node has to stop.
+    pub(crate) async fn stopped(&self) -> NodeStop {
+        let mut stage = self.stage.subscribe();
+        let stopped = stage.wait_for(|stage| matches!(stage, Stage::Stopped(_))).await;
+        match stopped.as_deref() {
+            Ok(Stage::Stopped(why)) => why.clone(),
+            // The sender lives as long as `self`.
+            _ => NodeStop::Failed("the node is gone".into()),
+        }
+    }
+
+    /// Binds to `cluster`, synced, and speaks in its name from then on.
+    pub(crate) async fn bind(self: &Arc<Self>, cluster: ClusterId) -> io::Result<()> {
+        if self.identity.cluster() != Some(cluster) {
+            let identity = self.identity.clone();
+            blocking(move || identity.bind(cluster)).await?;
+            info!(%cluster, "bound to a cluster");
+        }
+        self.shared().set_cluster(cluster);
+        self.bell.notify_one();
+        Ok(())
+    }
+}
+
+/// Runs what may block on a thread that may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+}

@@ -1,0 +1,214 @@
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+use trellis_consensus::Role;
+
+use super::{DiskSpace, FEATURE_LEVEL, Stage, Standing};
+
+/// How a node and its cluster are, as this node knows it. For people and programs; fields may be
+/// added.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// This node's id, sixteen hexadecimal digits.
+    pub node: String,
+    /// Its stable name.
+    pub name: String,
+    /// The version of its binary.
+    pub version: String,
+    /// The cluster that it is bound to.
+    pub cluster: Option<String>,
+    /// `forming`, `hello`, `running` or `stopped`.
+    pub stage: &'static str,
+    /// Who is waited for and why, or why it stopped.
+    pub waits_for: Option<String>,
+    /// `leader`, `follower`, `candidate`, `learner` or `stopped`.
+    pub role: &'static str,
+    /// The leader's name, if one is heard.
+    pub leader: Option<String>,
+    /// The newest term known.
+    pub term: u64,
+    /// The last index in the log, committed or not.
+    pub last_log: u64,
+    /// The last committed index known.
+    pub committed: u64,
+    /// The last applied index.
+    pub applied: u64,
+    /// The last index that is synced to the own disk.
+    pub flushed: u64,
+    /// The last index in the newest durable snapshot.
+    pub snapshot: Option<u64>,
+    /// The last index that is gone from the log.
+    pub purged: Option<u64>,
+    /// The state's digest and the applied index that it belongs to.
+    pub digest: Option<Digest>,
+    /// Differences found between replicas since the start.
+    pub digest_mismatches: u64,
+    /// The open origin, `node/run`: client listeners are open.
+    pub origin: Option<String>,
+    /// Whether client listeners are open.
+    pub doors_open: bool,
+    /// Whether the node is on its way out.
+    pub draining: bool,
+    /// The replicated feature level.
+    pub feature_level: u32,
+    /// The highest that this binary understands.
+    pub feature_level_max: u32,
+    /// Jobs in the cluster.
+    pub jobs: u64,
+    /// Tubes in the cluster.
+    pub tubes: u64,
+    /// Body bytes in the cluster.
+    pub job_bytes: u64,
+    /// Cluster time, in milliseconds, of the last applied entry.
+    pub time_ms: u64,
+    /// Whether puts are refused for want of disk.
+    pub puts_refused: bool,
+    /// Whose disks are below the mark, as the leader sees it.
+    pub short_of_disk: Vec<String>,
+    /// What learners wait for, as the leader sees it.
+    pub changes: Vec<String>,
+    /// Room on the own volume.
+    pub disk: DiskSpace,
+    /// Every member.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A digest and where it was taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Digest {
+    /// The applied index.
+    pub index: u64,
+    /// Sixteen hexadecimal digits.
+    pub value: String,
+}
+
+/// One member, as this node knows it: from the leader's own view there, else from its table.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its id.
+    pub node: String,
+    /// Its name.
+    pub name: String,
+    /// Its peer address.
+    pub address: String,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Whether it leads.
+    pub leader: bool,
+    /// Heard lately: by the leader, or as the leader's table tells.
+    pub present: bool,
+    /// Milliseconds since its last report; `None` if there was none.
+    pub report_age_ms: Option<u64>,
+    /// Entries that it lacks of the newest index known here; `None` if not known.
+    pub lag: Option<u64>,
+    /// Its last applied index.
+    pub applied: Option<u64>,
+    /// The version of its binary.
+    pub version: Option<String>,
+    /// Room on its volume.
+    pub disk: Option<DiskSpace>,
+}
+
+/// A member whose report is not older counts as present where only the table is known.
+const REPORT_COUNTS_FOR_MS: u64 = 2_000;
+
+pub(crate) fn status(standing: &Standing) -> Status {
+    let (stage, waits_for) = match &*standing.stage.borrow() {
+        Stage::Forming(why) => ("forming", Some(why.clone())),
+        Stage::Hello(why) => ("hello", Some(why.clone())),
+        Stage::Running => ("running", None),
+        Stage::Stopped(why) => ("stopped", Some(why.to_string())),
+    };
+    let consensus = standing.consensus.get();
+    let metrics = consensus.map(|consensus| consensus.metrics());
+    let membership = standing.membership();
+    let leader = standing.leader();
+    let name_of = |id| membership.members.get(&id).map(|member| member.name.clone());
+    let (server, time) = consensus
+        .map(|consensus| consensus.with_machine(|machine| (machine.server(), machine.now())))
+        .unwrap_or_default();
+    let last_log = metrics.as_ref().and_then(|metrics| metrics.last_log).unwrap_or_default();
+    let leads = standing.leads().is_some();
+    let own = standing.id();
+
+    let members = membership.members.values().map(|member| {
+        let told = standing.table.get(member.id);
+        let progress = metrics
+            .iter()
+            .flat_map(|metrics| &metrics.peers)
+            .find(|peer| peer.node == member.id);
+        let report_age_ms =
+            told.as_ref().map(|(_, age)| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let applied = told.as_ref().map(|(seen, _)| seen.applied);
+        let reached = match progress {
+            Some(peer) => peer.matched,
+            None if member.id == own => Some(last_log),
+            None => applied,
+        };
+        MemberStatus {
+            node: member.id.to_string(),
+            name: member.name.clone(),
+            address: member.address.clone(),
+            voter: membership.is_voter(member.id),
+            leader: leader == Some(member.id),
+            present: if member.id == own {
+                true
+            } else if leads {
+                standing.core.get().is_some_and(|core| core.is_present(member.id))
+            } else {
+                report_age_ms.is_some_and(|age| age <= REPORT_COUNTS_FOR_MS)
+            },
+            report_age_ms,
+            lag: reached.map(|index| last_log.saturating_sub(index)),
+            applied,
+            version: told.as_ref().map(|(seen, _)| seen.version.clone()),
+            disk: told.map(|(seen, _)| seen.disk),
+        }
+    });
+    let origin = standing.core.get().and_then(|core| core.origin());
+    Status {
+        node: own.to_string(),
+        name: standing.name().to_owned(),
+        version: standing.version.clone(),
+        cluster: standing.cluster().map(|cluster| cluster.to_string()),
+        stage,
+        waits_for,
+        role: match standing.role() {
+            Role::Leader { .. } => "leader",
+            Role::Follower { .. } => "follower",
+            Role::Candidate { .. } => "candidate",
+            Role::Learner { .. } => "learner",
+            Role::Stopped => "stopped",
+        },
+        leader: leader.and_then(name_of),
+        term: metrics.as_ref().map_or(0, |metrics| metrics.term),
+        last_log,
+        committed: consensus.map_or(0, |consensus| consensus.committed()),
+        applied: metrics.as_ref().and_then(|metrics| metrics.applied).unwrap_or_default(),
+        flushed: consensus.map_or(0, |consensus| consensus.flushed()),
+        snapshot: metrics
+            .as_ref()
+            .and_then(|metrics| metrics.snapshot)
+            .map(|position| position.index),
+        purged: metrics.as_ref().and_then(|metrics| metrics.purged),
+        digest: standing.digests.newest(1).pop().map(|sample| Digest {
+            index: sample.index,
+            value: format!("{:016x}", sample.digest),
+        }),
+        digest_mismatches: standing.digest_mismatches.load(Ordering::Relaxed),
+        origin: origin.map(|origin| origin.to_string()),
+        doors_open: origin.is_some(),
+        draining: *standing.draining.borrow(),
+        feature_level: server.feature_level,
+        feature_level_max: FEATURE_LEVEL,
+        jobs: server.ready + server.reserved + server.delayed + server.buried,
+        tubes: server.tubes,
+        job_bytes: server.job_bytes,
+        time_ms: time.0,
+        puts_refused: server.puts_refused,
+        short_of_disk: standing.short_of_disk.lock().clone(),
+        changes: standing.councils.lock().clone(),
+        disk: standing.table.get(own).map(|(seen, _)| seen.disk).unwrap_or_default(),
+        members: members.collect(),
+    }
+}

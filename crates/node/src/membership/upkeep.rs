@@ -1,0 +1,168 @@
+//! What keeps a member in shape: snapshots, purging, room on disk, and handing over when its
+//! disk or its apply stands still.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{error, info, warn};
+use trellis_consensus::{Consensus, fail_stop};
+use trellis_queue::{LeaderCommand, Setting};
+use trellis_types::NodeId;
+
+use super::{
+    DiskSpace, DiskWatch, LogView, Progress, SnapshotPolicy, StallVerdict, StallWatch, Standing,
+    blocking,
+    changes::{self, REPORT_COUNTS_FOR},
+};
+
+const PACE: Duration = Duration::from_millis(250);
+
+/// The house-keeper of one node. Never returns.
+pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
+    let mut keeper = Keeper {
+        policy: SnapshotPolicy::default(),
+        stall: StallWatch::default(),
+        disks: DiskWatch::default(),
+        short: false,
+        standing,
+        consensus,
+    };
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        *keeper.standing.heartbeat.lock() = std::time::Instant::now();
+        keeper.watch_stall().await;
+        keeper.watch_disks().await;
+        keeper.save_and_purge().await;
+    }
+}
+
+struct Keeper {
+    policy: SnapshotPolicy,
+    stall: StallWatch,
+    disks: DiskWatch,
+    /// Whether the own disk is below its mark.
+    short: bool,
+    standing: Arc<Standing>,
+    consensus: Consensus,
+}
+
+impl Keeper {
+    async fn watch_stall(&mut self) {
+        let Self { standing, consensus, .. } = self;
+        let metrics = consensus.metrics();
+        let progress = Progress {
+            submitted: metrics.last_log.unwrap_or_default(),
+            flushed: consensus.flushed(),
+            committed: consensus.committed(),
+            applied: metrics.applied.unwrap_or_default(),
+            oldest_write: standing.disk.oldest_write(),
+        };
+        match self.stall.look(standing.started.elapsed(), progress) {
+            StallVerdict::Fatal => {
+                fail_stop("a log write has been outstanding for 10 s and counts as failed");
+            }
+            StallVerdict::HandOver(what) => {
+                consensus.may_stand(false);
+                if consensus.role().borrow().leads().is_some() {
+                    let council = changes::council(standing, consensus);
+                    match council.successor(None) {
+                        Some(to) => {
+                            error!(what, %to, "does not move: handing leadership over");
+                            if let Err(refused) = changes::hand_over(standing, consensus, to).await
+                            {
+                                warn!(%refused, "still leading");
+                            }
+                        }
+                        None => warn!(what, "does not move, and no other voter is present"),
+                    }
+                }
+            }
+            StallVerdict::Moving => consensus.may_stand(!*standing.draining.borrow()),
+        }
+    }
+
+    /// The leader keeps "puts refused" equal to "some present voter is short of disk".
+    async fn watch_disks(&mut self) {
+        let Self { standing, consensus, disks, .. } = self;
+        let own = standing.table.get(standing.id()).map(|(seen, _)| seen.disk);
+        self.short = standing.disk_mark.is_short(own.unwrap_or_default(), self.short);
+        if standing.leads().is_none() {
+            return;
+        }
+        let membership = consensus.membership();
+        let present: Vec<(String, DiskSpace)> = membership
+            .all_voters()
+            .iter()
+            .filter_map(|id| {
+                let (seen, age) = standing.table.get(*id)?;
+                let name = &membership.members.get(id)?.name;
+                (age <= REPORT_COUNTS_FOR).then(|| (name.clone(), seen.disk))
+            })
+            .collect();
+        let present = present.iter().map(|(name, space)| (name.as_str(), *space));
+        if let Some(short) = disks.look(standing.disk_mark, present) {
+            let names: Vec<String> = short.iter().cloned().collect();
+            if names.is_empty() {
+                info!("room on disk again on every node");
+            } else {
+                warn!(nodes = names.join(", "), "short of disk: puts are refused");
+            }
+            *standing.short_of_disk.lock() = names;
+        }
+        let wanted = disks.refuse();
+        let set = consensus.with_machine(|machine| machine.server().puts_refused);
+        if wanted != set {
+            let command = vec![LeaderCommand::Set(Setting::PutsRefused(wanted))];
+            if let Err(error) = changes::propose(standing, command).await {
+                warn!(error, wanted, "puts refused: not set yet");
+            }
+        }
+    }
+
+    async fn save_and_purge(&mut self) {
+        let view = self.view();
+        if self.policy.due(&view) {
+            info!(applied = view.applied, short_of_disk = view.short_of_disk, "taking a snapshot");
+            self.consensus.snapshot().await;
+            if view.short_of_disk {
+                let disk = self.standing.disk.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = blocking(move || disk.compact()).await {
+                        warn!(%error, "compaction failed");
+                    }
+                });
+            }
+        }
+        if let Some(upto) = self.policy.purge_to(&view) {
+            info!(upto, "purging the log behind the snapshot");
+            self.consensus.purge(upto).await;
+        }
+    }
+
+    fn view(&self) -> LogView {
+        let Self { standing, consensus, short, .. } = self;
+        let metrics = consensus.metrics();
+        let membership = consensus.membership();
+        // The leader knows what each has; others know it from the leader's table.
+        let living = |id: &&NodeId| {
+            let age = standing.table.get(**id).map(|(_, age)| age);
+            **id != standing.id() && age.is_some_and(|age| age <= REPORT_COUNTS_FOR)
+        };
+        let matched = membership.members.keys().filter(living).map(|id| {
+            let peer = metrics.peers.iter().find(|peer| peer.node == *id);
+            let matched = peer.and_then(|peer| peer.matched);
+            matched.unwrap_or_else(|| standing.table.known(*id).flushed)
+        });
+        LogView {
+            now: standing.started.elapsed(),
+            written: standing.disk.log_written(),
+            state: standing.disk.state_bytes(),
+            applied: metrics.applied.unwrap_or_default(),
+            snapshot: metrics.snapshot.map_or(0, |position| position.index),
+            matched: matched.min(),
+            short_of_disk: *short,
+        }
+    }
+}
