@@ -76,10 +76,8 @@ pub(crate) enum MemberCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add the node that listens for peers at ADDRESS; it catches up, then votes.
+    /// Invite the waiting node whose peer port is at ADDRESS: it catches up, then votes.
     Add {
-        /// Its name, for example trellis-3.
-        name: String,
         /// Its peer address, host:port.
         address: String,
         #[command(flatten)]
@@ -89,6 +87,9 @@ pub(crate) enum MemberCommand {
     Remove {
         /// Its name or its id (16 hexadecimal digits).
         member: String,
+        /// Even if two voters would be left, so that no death of either is survived.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         admin: AdminArgs,
     },

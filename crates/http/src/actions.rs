@@ -1,0 +1,118 @@
+use std::{future::Future, time::Duration};
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::json;
+use trellis_node::{ChangeRefused, Members};
+
+use crate::View;
+
+/// A change that takes longer goes on, but nobody waits for its answer any more. A new member is
+/// a voter only when it has caught up, which may take longer; that is not waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A member to invite.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Invitation {
+    /// Its peer address, host:port.
+    address: String,
+}
+
+/// Who is to lead.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Transfer {
+    /// A name or id; nobody in particular if it is missing.
+    to: Option<String>,
+}
+
+/// How a member is removed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Removal {
+    /// Even if two voters would be left.
+    force: bool,
+}
+
+pub(crate) async fn status(State(view): State<View>) -> Response {
+    match view.members.get() {
+        Some(members) => Json(members.status()).into_response(),
+        None => starting(),
+    }
+}
+
+pub(crate) async fn members(State(view): State<View>) -> Response {
+    match view.members.get() {
+        Some(members) => Json(json!({ "members": members.status().members })).into_response(),
+        None => starting(),
+    }
+}
+
+pub(crate) async fn add(State(view): State<View>, Json(new): Json<Invitation>) -> Response {
+    change(&view, |members| async move { members.add(&new.address).await }).await
+}
+
+pub(crate) async fn remove(
+    State(view): State<View>,
+    Path(member): Path<String>,
+    Query(how): Query<Removal>,
+) -> Response {
+    change(&view, |members| async move { members.remove(&member, how.force).await }).await
+}
+
+pub(crate) async fn transfer_leader(State(view): State<View>, Json(wish): Json<Transfer>) -> Response {
+    change(&view, |members| async move { members.transfer_leader(wish.to.as_deref()).await }).await
+}
+
+pub(crate) async fn snapshot(State(view): State<View>) -> Response {
+    change(&view, |members| async move { members.snapshot().await }).await
+}
+
+pub(crate) async fn unbind(State(view): State<View>) -> Response {
+    change(&view, |members| async move { members.unbind().await }).await
+}
+
+pub(crate) async fn drain(State(view): State<View>) -> Response {
+    let drained = view.actions.drain();
+    change(&view, |_| async move {
+        drained.await;
+        Ok("drained: this node serves no clients any more and may be stopped".to_owned())
+    })
+    .await
+}
+
+/// Carries something out on the main runtime and says how it went.
+async fn change<F>(view: &View, act: impl FnOnce(Members) -> F) -> Response
+where
+    F: Future<Output = Result<String, ChangeRefused>> + Send + 'static,
+{
+    let Some(members) = view.members.get() else { return starting() };
+    let acting = view.runtime.spawn(act(members.clone()));
+    match tokio::time::timeout(PATIENCE, acting).await {
+        Ok(Ok(Ok(done))) => Json(json!({ "done": done })).into_response(),
+        Ok(Ok(Err(refused))) => {
+            let status = if refused.again { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
+            said(status, &refused.why, refused.again)
+        }
+        Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false),
+        Err(_) => said(
+            StatusCode::GATEWAY_TIMEOUT,
+            "it takes longer than a minute and goes on; `trellis status` shows how far it is",
+            true,
+        ),
+    }
+}
+
+fn starting() -> Response {
+    said(StatusCode::SERVICE_UNAVAILABLE, "the node is starting: its storage is being opened", true)
+}
+
+fn said(status: StatusCode, error: &str, again: bool) -> Response {
+    (status, Json(json!({ "error": error, "again": again }))).into_response()
+}

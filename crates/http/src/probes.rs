@@ -1,0 +1,92 @@
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use trellis_node::{Check, Health};
+
+use crate::View;
+
+/// What a probe may ask for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Asked {
+    /// Checks that do not count, by name, separated by commas.
+    exclude: String,
+}
+
+/// Whether the process works: if not, it should be killed. Never about leader, peers or disk.
+pub(crate) async fn livez(State(view): State<View>) -> Response {
+    match view.members.get().map(|members| members.health()) {
+        Some(health) => {
+            let runtime: Vec<&Check> =
+                health.checks.iter().filter(|check| check.name == "runtime").collect();
+            answer(health.live, json!({ "checks": runtime }))
+        }
+        // Storage may take minutes to open; a storage that hangs ends the process by itself.
+        None => answer(true, json!({ "checks": [], "stage": STARTING })),
+    }
+}
+
+/// Whether storage is open and the log replayed.
+pub(crate) async fn startupz(State(view): State<View>) -> Response {
+    let started = view.members.get().is_some_and(|members| members.health().started);
+    answer(started, json!({ "stage": if started { "started" } else { STARTING } }))
+}
+
+/// Whether clients should be sent here.
+pub(crate) async fn readyz(State(view): State<View>, Query(asked): Query<Asked>) -> Response {
+    let Some(health) = view.members.get().map(|members| members.health()) else {
+        return answer(false, json!({ "checks": [], "stage": STARTING }));
+    };
+    answer(is_ready(&health, &asked.exclude), json!({ "checks": health.checks }))
+}
+
+/// For load balancers: 200 ready, 404 draining (HAProxy's `http-check disable-on-404` keeps the
+/// connections there are and sends no new ones), 503 otherwise.
+pub(crate) async fn lb(State(view): State<View>) -> Response {
+    let health = view.members.get().map(|members| members.health());
+    let (status, word) = match health {
+        Some(health) if health.draining => (StatusCode::NOT_FOUND, "draining"),
+        Some(health) if health.ready => (StatusCode::OK, "ready"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "down"),
+    };
+    (status, format!("{word}\n")).into_response()
+}
+
+const STARTING: &str = "storage is being opened";
+
+fn is_ready(health: &Health, exclude: &str) -> bool {
+    let excluded: Vec<&str> = exclude.split(',').collect();
+    health.checks.iter().all(|check| check.ok || excluded.contains(&check.name))
+}
+
+fn answer(ok: bool, mut body: Value) -> Response {
+    body["ok"] = ok.into();
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(checks: &[(&'static str, bool)]) -> Health {
+        let checks = checks
+            .iter()
+            .map(|(name, ok)| Check { name, ok: *ok, found: String::new() })
+            .collect::<Vec<_>>();
+        Health { live: true, ready: checks.iter().all(|check| check.ok), started: true, draining: false, checks }
+    }
+
+    #[test]
+    fn a_check_that_is_excluded_does_not_count() {
+        let health = health(&[("leader", true), ("lag", false)]);
+        assert!(!is_ready(&health, ""));
+        assert!(!is_ready(&health, "leader"));
+        assert!(is_ready(&health, "leader,lag"));
+    }
+}

@@ -1,0 +1,68 @@
+use std::io::{self, IsTerminal as _, Write};
+
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+use crate::settings::Settings;
+
+/// Sends what is logged to standard error, with colours on a terminal only. `tag` stands before
+/// each line when several nodes share one terminal.
+pub(crate) fn start(settings: &Settings, tag: Option<String>) {
+    // Checked when the settings were made; should it fail all the same, the default will do.
+    let filter = EnvFilter::try_new(&settings.log).unwrap_or_default();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        // A standard error that nobody reads any more is no reason to panic.
+        .log_internal_errors(false)
+        .with_writer(Tagged { tag: tag.filter(|_| !settings.log_json) });
+    let started = if settings.log_json {
+        builder.json().flatten_event(true).try_init()
+    } else {
+        builder.try_init()
+    };
+    if let Err(error) = started {
+        eprintln!("trellis: nothing will be logged: {error}");
+    }
+}
+
+/// Standard error, with a tag before each line.
+struct Tagged {
+    tag: Option<String>,
+}
+
+/// One line on its way; written with one call, so that the lines of several processes do not mix.
+struct Line {
+    bytes: Vec<u8>,
+}
+
+impl<'a> MakeWriter<'a> for Tagged {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        let mut bytes = Vec::with_capacity(256);
+        if let Some(tag) = &self.tag {
+            bytes.extend_from_slice(tag.as_bytes());
+            bytes.extend_from_slice(b" | ");
+        }
+        Line { bytes }
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Nowhere to complain if standard error is gone.
+        let _ = io::stderr().write_all(&self.bytes);
+    }
+}
