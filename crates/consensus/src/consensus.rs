@@ -1,293 +1,579 @@
 use std::{
+    collections::{BTreeMap, BTreeSet},
     future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use openraft::storage::RaftLogStorage;
-use tokio::sync::watch;
+use openraft::{
+    ChangeMembers, Instant, Raft, RaftLogReader, ReadPolicy, ServerState, StorageHelper,
+    async_runtime::watch::WatchReceiver,
+    errors::{ClientWriteError, Fatal, InitializeError, LinearizableReadError, RaftError},
+    metrics::RaftServerMetrics,
+    raft::{ClientWriteResponse, TransferLeaderRequest},
+    storage::RaftLogStorage,
+};
+use tokio::{sync::watch, time::timeout};
 use trellis_queue::Machine;
-use trellis_rpc::pb;
+use trellis_rpc::pb::{self, raft_server::RaftServer};
 use trellis_types::NodeId;
 
 use crate::{
-    ConsensusSettings, Listener, Member, Membership, Payload, Position, Role, StateStore,
-    Transport, raft::TypeConfig,
+    BuildError, ChangeError, ClockSource, ConsensusSettings, Elapsed, Front, Listener, Member,
+    Membership, Payload, PeerProgress, Position, ProposeError, RaftMetrics, RaftService, ReadError,
+    Receipt, Role, StateStore, Transport,
+    clocks::Clocks,
+    fail_stop,
+    raft::{Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
+    reads::Reads,
 };
-
-/// Why Raft could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The timings contradict each other.
-    #[error("{0}")]
-    Settings(String),
-    /// The log or the state cannot be read, or do not fit together.
-    #[error("the log and the state cannot be loaded: {0}")]
-    Storage(String),
-}
-
-/// Why a proposal has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProposeError {
-    /// This node does not lead in that term, or a majority has not acknowledged it lately: surely
-    /// nothing was appended.
-    #[error("not the leader")]
-    NotLeader {
-        /// Who leads, as far as this node knows.
-        leader: Option<NodeId>,
-    },
-    /// It was appended and leadership was lost: it may still be committed.
-    #[error("the fate of the proposal is unknown")]
-    Unknown,
-    /// Raft does not run.
-    #[error("raft has stopped")]
-    Stopped,
-}
-
-/// Why there is no read index.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// Ask the leader.
-    #[error("not the leader")]
-    NotLeader {
-        /// Who leads, as far as this node knows.
-        leader: Option<NodeId>,
-    },
-    /// No majority confirmed the leadership in time.
-    #[error("no majority answered")]
-    NoMajority,
-    /// Raft does not run.
-    #[error("raft has stopped")]
-    Stopped,
-}
-
-/// Why the membership did not change.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangeError {
-    /// Ask the leader.
-    #[error("not the leader")]
-    NotLeader {
-        /// Who leads, as far as this node knows.
-        leader: Option<NodeId>,
-    },
-    /// Another change is under way, or it makes no sense now.
-    #[error("{0}")]
-    Refused(String),
-    /// Leadership was lost meanwhile: it may still happen.
-    #[error("the fate of the change is unknown")]
-    Unknown,
-    /// Raft does not run.
-    #[error("raft has stopped")]
-    Stopped,
-}
-
-/// The time is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not in time")]
-pub struct Elapsed;
-
-/// The fate of one proposal: the index at which this node has applied it.
-#[derive(Debug)]
-pub struct Receipt;
-
-impl Future for Receipt {
-    type Output = Result<u64, ProposeError>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        unimplemented!()
-    }
-}
-
-/// How far Raft is. Indexes are `None` before the first entry.
-#[derive(Clone, Debug)]
-pub struct RaftMetrics {
-    /// The newest term that this node knows.
-    pub term: u64,
-    /// What it is in it.
-    pub role: Role,
-    /// The last entry in its log, durable or not.
-    pub last_log: Option<u64>,
-    /// The last entry that it knows to be committed.
-    pub committed: Option<u64>,
-    /// The last entry that it has applied.
-    pub applied: Option<u64>,
-    /// The last entry in its newest snapshot.
-    pub snapshot: Option<Position>,
-    /// The last entry that is gone from its log.
-    pub purged: Option<u64>,
-    /// While it leads: every other member.
-    pub peers: Vec<PeerProgress>,
-}
-
-/// How far a leader knows a member to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerProgress {
-    /// Which.
-    pub node: NodeId,
-    /// The last entry that surely lies on its disk as on the leader's.
-    pub matched: Option<u64>,
-    /// How long ago the newest message was sent that it has acknowledged.
-    pub acked_age: Option<Duration>,
-}
 
 /// Raft on this node. Cheap to clone.
 #[derive(Clone)]
-pub struct Consensus {
-    _inner: Arc<()>,
+pub struct Consensus(Arc<Inner>);
+
+struct Inner {
+    me: NodeId,
+    settings: ConsensusSettings,
+    raft: Raft<TypeConfig, StateMachine>,
+    front: Front,
+    applied: Arc<Applied>,
+    store: Arc<dyn StateStore>,
+    clocks: Arc<Clocks>,
+    reads: Reads,
+    role: watch::Sender<Role>,
+    /// What log and state held before Raft ran; openraft tells nothing until it runs.
+    at_rest: AtRest,
+    started: AtomicBool,
 }
 
-/// Tells what this node knows of time, for its answers to vote requests.
-pub type ClockSource = Arc<dyn Fn() -> pb::Clock + Send + Sync>;
+/// What a node that has not started holds.
+struct AtRest {
+    vote: Option<VoteOf>,
+    last_log: Option<Position>,
+    purged: Option<Position>,
+    membership: Membership,
+}
 
-#[allow(unused_variables, clippy::unused_async)]
 impl Consensus {
     /// Loads state and log, and replays what is committed and not yet in the state. No task of Raft
     /// runs yet and no message of Raft is answered.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`].
     pub async fn build(
         settings: ConsensusSettings,
         me: NodeId,
-        log: impl RaftLogStorage<TypeConfig>,
+        mut log: impl RaftLogStorage<TypeConfig>,
         state: Arc<dyn StateStore>,
         transport: Arc<dyn Transport>,
         listener: Box<dyn Listener>,
     ) -> Result<Self, BuildError> {
-        unimplemented!()
+        let storage = |error: &dyn std::fmt::Display| BuildError::Storage(error.to_string());
+        let config = Arc::new(settings.to_raft().map_err(BuildError::Settings)?);
+
+        let mut machine =
+            StateMachine::open(state.clone(), listener).map_err(|error| storage(&error))?;
+        let at_rest = read_at_rest(me, &mut log, &mut machine).await?;
+        // Whatever the log holds now has survived, so windows may be written up to it.
+        if let Some(last) = at_rest.last_log {
+            state.log_flushed(last.index);
+        }
+
+        let applied = machine.applied();
+        let clocks = Arc::new(Clocks::default());
+        let network = Network {
+            me,
+            settings,
+            transport,
+            clocks: clocks.clone(),
+        };
+        let raft = Raft::build(me, config, network, log, machine)
+            .await
+            .map_err(|error| storage(&error))?;
+        let front = Front::new(
+            raft.clone(),
+            state.clone(),
+            clocks.clone(),
+            settings.snapshot_stall,
+        );
+        Ok(Self(Arc::new(Inner {
+            me,
+            settings,
+            raft,
+            front,
+            applied,
+            store: state,
+            clocks,
+            reads: Reads::default(),
+            role: watch::Sender::new(Role::Stopped),
+            at_rest,
+            started: AtomicBool::new(false),
+        })))
     }
 
-    /// Starts Raft. From now on its messages are answered.
+    /// Starts Raft, once. From now on its messages are answered.
     pub fn run(&self) {
-        unimplemented!()
+        if self.0.started.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.0.raft.run();
+        self.0.front.set_running(true);
+        tokio::spawn(watch_role(self.clone()));
+        tokio::spawn(watch_log(self.0.raft.clone(), self.0.store.clone()));
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.0.me
     }
 
     /// What this node is.
     pub fn role(&self) -> watch::Receiver<Role> {
-        unimplemented!()
+        self.0.role.subscribe()
     }
 
     /// The index of the last applied entry, published after every round of applies. 0 before the
     /// first entry as well as after entry 0, which carries no commands.
     pub fn applied(&self) -> watch::Receiver<u64> {
-        unimplemented!()
+        self.0.applied.index.subscribe()
     }
 
     /// The last entry in the log, durable or not.
     pub fn last_log(&self) -> Option<Position> {
-        unimplemented!()
+        let last = self.0.raft.data_metrics().borrow_watched().last_log;
+        last.map(Into::into).or(self.0.at_rest.last_log)
     }
 
     /// The index of the last entry that this node knows to be committed; 0 before the first.
     pub fn committed(&self) -> u64 {
-        unimplemented!()
+        let committed = self.0.raft.data_metrics().borrow_watched().local_committed;
+        committed.map_or_else(|| *self.0.applied.index.borrow(), |id| id.index)
     }
 
-    /// The index up to which the local log is durable; 0 before the first entry.
-    pub fn flushed(&self) -> u64 {
-        unimplemented!()
+    /// The last entry up to which the local log is durable.
+    pub fn flushed(&self) -> Option<Position> {
+        let flushed = self
+            .0
+            .raft
+            .watch_log_progress()
+            .get()
+            .and_then(|point| point.last_log_id);
+        flushed.map(Into::into).or(self.0.at_rest.last_log)
     }
 
     /// While this node leads: how long ago it sent the newest message that a majority has
-    /// acknowledged. `None` if it does not lead, or nothing was acknowledged yet.
+    /// acknowledged. `None` if it does not lead, or nothing was acknowledged yet. The only voter
+    /// acknowledges itself all the time.
     pub fn quorum_ack_age(&self) -> Option<Duration> {
-        unimplemented!()
+        let leader = self.0.raft.as_leader().ok()?;
+        if self.membership().all_voters() == BTreeSet::from([self.0.me]) {
+            return Some(Duration::ZERO);
+        }
+        leader.last_quorum_acked().map(|sent| sent.elapsed())
     }
 
     /// Appends one entry if this node leads in `term` and a majority has acknowledged it within a
-    /// lease. Calls one after the other are appended in that order. The receipt resolves when this
-    /// node has applied the entry.
+    /// lease. Calls one after the other are appended in that order. Waits only for a place in
+    /// openraft's queue; the receipt resolves when this node has applied the entry, or with the
+    /// reason why it was not appended.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposeError::Stopped`]; everything else is told by the receipt.
     pub async fn propose(&self, term: u64, payload: Payload) -> Result<Receipt, ProposeError> {
-        unimplemented!()
+        let (responder, receiver) = Responder::pair();
+        self.0
+            .raft
+            .write(payload)
+            .with_leader(LeaderId {
+                term,
+                node_id: self.0.me,
+            })
+            .responder(responder)
+            .await
+            .map_err(|_| ProposeError::Stopped)?;
+        Ok(Receipt::new(receiver))
     }
 
     /// Leader only: the index from which the state may be read. Callers share rounds: one joins
     /// only a round that has not started yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`]; no answer within [`ConsensusSettings::read_timeout`] is
+    /// [`ReadError::NoMajority`].
     pub async fn read_index(&self) -> Result<u64, ReadError> {
-        unimplemented!()
+        let this = self.clone();
+        self.0
+            .reads
+            .join(move || {
+                let this = this.clone();
+                async move { this.ask_read_index().await }
+            })
+            .await
+    }
+
+    async fn ask_read_index(&self) -> Result<u64, ReadError> {
+        let asked = self.0.raft.get_read_log_id(ReadPolicy::ReadIndex);
+        let answer = timeout(self.0.settings.read_timeout, asked);
+        match answer.await.map_err(|_| ReadError::NoMajority)? {
+            Ok((read, _)) => Ok(read.index()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                Err(ReadError::NotLeader {
+                    leader: forward.leader_id,
+                })
+            }
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                Err(ReadError::NoMajority)
+            }
+            Err(RaftError::Fatal(_)) => Err(ReadError::Stopped),
+        }
     }
 
     /// Waits until the entry at `index` is applied.
-    pub async fn wait_applied(&self, index: u64, timeout: Duration) -> Result<(), Elapsed> {
-        unimplemented!()
+    ///
+    /// # Errors
+    ///
+    /// [`Elapsed`] after `limit`.
+    pub async fn wait_applied(&self, index: u64, limit: Duration) -> Result<(), Elapsed> {
+        let mut applied = self.applied();
+        if *applied.borrow() >= index {
+            return Ok(());
+        }
+        let reached = timeout(limit, applied.wait_for(|applied| *applied >= index)).await;
+        reached.map_err(|_| Elapsed)?.map(drop).map_err(|_| Elapsed)
     }
 
     /// Looks at the state between two entries. Short: applies wait.
     pub fn with_machine<R>(&self, look: impl FnOnce(&Machine) -> R) -> R {
-        unimplemented!()
+        look(&self.0.applied.machine.read())
     }
 
     /// The newest membership in the log, committed or not.
     pub fn membership(&self) -> Membership {
-        unimplemented!()
+        let newest = self
+            .0
+            .raft
+            .server_metrics()
+            .borrow_watched()
+            .membership_config
+            .clone();
+        match newest.log_id() {
+            Some(_) => Membership::from(&*newest),
+            // Raft has not told yet.
+            None => self.0.at_rest.membership.clone(),
+        }
     }
 
     /// Forms a cluster of `members`, this node among them, if its log is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::Refused`] if there is a log already.
     pub async fn initialize(&self, members: Vec<Member>) -> Result<(), ChangeError> {
-        unimplemented!()
+        let members: BTreeMap<_, _> = members
+            .into_iter()
+            .map(|member| (member.id, member))
+            .collect();
+        match self.0.raft.initialize(members).await {
+            Ok(()) => Ok(()),
+            Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
+                Err(ChangeError::Refused(error.to_string()))
+            }
+            Err(RaftError::APIError(InitializeError::NotInMembers(error))) => {
+                Err(ChangeError::Refused(error.to_string()))
+            }
+            Err(RaftError::Fatal(_)) => Err(ChangeError::Stopped),
+        }
     }
 
     /// Leader only: `member` gets the log from now on but no vote.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
     pub async fn add_learner(&self, member: Member) -> Result<(), ChangeError> {
-        unimplemented!()
+        self.change(self.0.raft.add_learner(member.id, member, false))
+            .await
     }
 
-    /// Leader only: the learner `new` votes from now on, in place of `dead` if given.
+    /// Leader only: name and address of a member are those of `member` from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
+    pub async fn update_member(&self, member: Member) -> Result<(), ChangeError> {
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(member.id, member)]));
+        self.change(self.0.raft.change_membership(change, true))
+            .await
+    }
+
+    /// Leader only: the learner `new` votes from now on, in place of `dead` if given, who is then
+    /// no member any more.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
     pub async fn replace_voter(
         &self,
         dead: Option<NodeId>,
         new: NodeId,
     ) -> Result<(), ChangeError> {
-        unimplemented!()
+        let mut changes = vec![ChangeMembers::AddVoterIds(BTreeSet::from([new]))];
+        changes.extend(dead.map(|dead| ChangeMembers::RemoveVoters(BTreeSet::from([dead]))));
+        self.change(
+            self.0
+                .raft
+                .change_membership(ChangeMembers::Batch(changes), false),
+        )
+        .await
     }
 
     /// Leader only: `node` is no member any more.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
     pub async fn remove(&self, node: NodeId) -> Result<(), ChangeError> {
-        unimplemented!()
+        let nodes = BTreeSet::from([node]);
+        let change = match self.membership().is_voter(node) {
+            true => ChangeMembers::RemoveVoters(nodes),
+            false => ChangeMembers::RemoveNodes(nodes),
+        };
+        self.change(self.0.raft.change_membership(change, false))
+            .await
     }
 
     /// Leader only: completes a change that a former leader has left half done.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
     pub async fn finish_joint(&self) -> Result<(), ChangeError> {
-        unimplemented!()
+        let nothing = ChangeMembers::AddVoterIds(BTreeSet::new());
+        self.change(self.0.raft.change_membership(nothing, false))
+            .await
     }
 
-    /// Leader only: hands over to `to`. Returns when it is under way.
+    async fn change(
+        &self,
+        change: impl Future<
+            Output = Result<
+                ClientWriteResponse<TypeConfig>,
+                RaftError<TypeConfig, ClientWriteError<TypeConfig>>,
+            >,
+        >,
+    ) -> Result<(), ChangeError> {
+        let changed = timeout(self.0.settings.change_timeout, change).await;
+        match changed.map_err(|_| ChangeError::Unknown)? {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
+                Err(ChangeError::NotLeader {
+                    leader: forward.leader_id,
+                })
+            }
+            Err(RaftError::APIError(ClientWriteError::LogEntryDiscarded(_))) => {
+                Err(ChangeError::Unknown)
+            }
+            Err(RaftError::APIError(error)) => Err(ChangeError::Refused(error.to_string())),
+            Err(RaftError::Fatal(_)) => Err(ChangeError::Stopped),
+        }
+    }
+
+    /// Leader only: hands over to `to`. Returns when it is under way; from then on this leader
+    /// takes no proposals.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`].
     pub async fn transfer_leader(&self, to: NodeId) -> Result<(), ChangeError> {
-        unimplemented!()
+        if let Err(forward) = self.0.raft.as_leader() {
+            return Err(ChangeError::NotLeader {
+                leader: forward.leader_id,
+            });
+        }
+        if !self.membership().is_voter(to) {
+            return Err(ChangeError::Refused(format!("{to} does not vote")));
+        }
+        self.0
+            .raft
+            .trigger()
+            .transfer_leader(to)
+            .await
+            .map_err(|_| ChangeError::Stopped)
     }
 
     /// Stands for election at once, as if the leader had asked for it: no lease protects the
     /// leader. Only for when it is known to be gone (architecture, section 14).
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::Refused`] if the local log is not durable up to its end in time.
     pub async fn stand_with_transfer_flag(&self) -> Result<(), ChangeError> {
-        unimplemented!()
+        let vote = self.0.raft.server_metrics().borrow_watched().vote;
+        let flushed = self.0.raft.watch_log_progress().get();
+        let last = flushed.and_then(|point| point.last_log_id).or_else(|| {
+            // Nothing was written since the start.
+            self.0.at_rest.last_log.map(Into::into)
+        });
+        let request = TransferLeaderRequest::new(vote, self.0.me, last);
+        match self.0.raft.handle_transfer_leader(request).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refused)) => Err(ChangeError::Refused(refused.to_string())),
+            Err(_) => Err(ChangeError::Stopped),
+        }
     }
 
     /// Makes a snapshot soon.
     pub async fn snapshot(&self) {
-        unimplemented!()
+        // Fails only when Raft has stopped, and then there is nothing to do.
+        let _ = self.0.raft.trigger().snapshot().await;
     }
 
     /// Removes entries up to `upto` from the log as far as the newest snapshot has them.
     pub async fn purge(&self, upto: u64) {
-        unimplemented!()
+        let _ = self.0.raft.trigger().purge_log(upto).await;
+    }
+
+    /// Forbids (or allows again) that this node stands for election: while its own log does not
+    /// move (architecture, section 10, rule 7).
+    pub fn may_stand(&self, may: bool) {
+        self.0.raft.runtime_config().elect(may);
     }
 
     /// How far everything is.
     pub fn metrics(&self) -> RaftMetrics {
-        unimplemented!()
+        let metrics = self.0.raft.metrics().borrow_watched().clone();
+        let at_rest = &self.0.at_rest;
+        let acked = metrics.heartbeat.unwrap_or_default();
+        let peers = metrics.replication.unwrap_or_default().into_iter();
+        RaftMetrics {
+            term: metrics
+                .current_term
+                .max(at_rest.vote.map_or(0, |vote| vote.leader_id.term)),
+            role: *self.0.role.borrow(),
+            last_log: self.last_log().map(|last| last.index),
+            committed: metrics.local_committed.map(|id| id.index),
+            applied: metrics
+                .last_applied
+                .map(|id| id.index)
+                .or_else(|| Some(*self.0.applied.index.borrow()).filter(|index| *index > 0)),
+            snapshot: metrics.snapshot.map(Into::into),
+            purged: metrics
+                .purged
+                .map(|id| id.index)
+                .or(at_rest.purged.map(|last| last.index)),
+            peers: peers
+                .filter(|(node, _)| *node != self.0.me)
+                .map(|(node, matched)| PeerProgress {
+                    node,
+                    matched: matched.map(|id| id.index),
+                    acked_age: acked
+                        .get(&node)
+                        .copied()
+                        .flatten()
+                        .map(|sent| sent.elapsed()),
+                })
+                .collect(),
+        }
     }
 
     /// Answers to vote requests carry what `clock` tells. Set it before [`Self::run`].
     pub fn tell_time_with(&self, clock: ClockSource) {
-        unimplemented!()
+        self.0.clocks.tell_with(clock);
     }
 
     /// What the voters told of time when they answered this node's requests for votes in `term`.
     pub fn clocks_of_voters(&self, term: u64) -> Vec<(NodeId, pb::Clock)> {
-        unimplemented!()
+        self.0.clocks.of_term(term)
     }
 
-    /// Stops Raft and waits until it has stopped.
+    /// What answers Raft's messages, for transports other than gRPC.
+    pub fn front(&self) -> Front {
+        self.0.front.clone()
+    }
+
+    /// The gRPC service that answers Raft's messages.
+    pub fn service(&self) -> RaftServer<RaftService> {
+        RaftService::server(self.front())
+    }
+
+    /// Stops Raft and waits until it has stopped. Nothing is answered any more.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        self.0.front.set_running(false);
+        // An error means that it had ended before.
+        let _ = self.0.raft.shutdown().await;
+        self.0.role.send_replace(Role::Stopped);
+    }
+}
+
+/// What log and state hold together, before openraft takes them.
+async fn read_at_rest(
+    me: NodeId,
+    log: &mut impl RaftLogStorage<TypeConfig>,
+    machine: &mut StateMachine,
+) -> Result<AtRest, BuildError> {
+    let storage = |error: &dyn std::fmt::Display| BuildError::Storage(error.to_string());
+    let state = log.get_log_state().await.map_err(|error| storage(&error))?;
+    let mut reader = log.get_log_reader().await;
+    let vote = reader.read_vote().await.map_err(|error| storage(&error))?;
+    let membership = StorageHelper::new(log, machine)
+        .with_id(me)
+        .get_membership()
+        .await
+        .map_err(|error| storage(&error))?;
+    Ok(AtRest {
+        vote,
+        last_log: state.last_log_id.map(Into::into),
+        purged: state.last_purged_log_id.map(Into::into),
+        membership: Membership::from(&**membership.effective()),
+    })
+}
+
+/// Publishes the role for as long as Raft lives, and ends the process if a failed disk ended Raft.
+async fn watch_role(this: Consensus) {
+    let mut server = this.0.raft.server_metrics();
+    loop {
+        let role = role(&server.borrow_watched());
+        this.0
+            .role
+            .send_if_modified(|known| std::mem::replace(known, role) != role);
+        if server.changed().await.is_err() {
+            break;
+        }
+    }
+    this.0.front.set_running(false);
+    this.0.role.send_replace(Role::Stopped);
+    let end = this.0.raft.metrics().borrow_watched().running_state.clone();
+    match end {
+        Err(Fatal::StorageError(error)) => fail_stop(error),
+        Err(Fatal::Panicked) => fail_stop("raft has panicked"),
+        Err(Fatal::Stopped) | Ok(()) => {}
+    }
+}
+
+/// Tells the store how far the log is durable (rule 2).
+async fn watch_log(raft: Raft<TypeConfig, StateMachine>, store: Arc<dyn StateStore>) {
+    let mut progress = raft.watch_log_progress();
+    while let Ok(point) = progress.next().await {
+        if let Some(last) = point.and_then(|point| point.last_log_id) {
+            store.log_flushed(last.index);
+        }
+    }
+}
+
+fn role(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
+    let (term, leader) = (metrics.vote.leader_id.term, metrics.current_leader);
+    match metrics.state {
+        ServerState::Leader => Role::Leader { term },
+        ServerState::Follower => Role::Follower { term, leader },
+        ServerState::Candidate => Role::Candidate { term },
+        ServerState::Learner => Role::Learner { term, leader },
+        ServerState::Shutdown => Role::Stopped,
     }
 }

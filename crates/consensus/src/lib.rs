@@ -5,26 +5,38 @@
 //! finds its types in [`raft`]. Nothing here looks into a command: batches stay bytes until apply.
 //! Source: architecture, sections 3, 5, 8, 10, 12, 14, 15.
 
+mod clocks;
 mod consensus;
+mod errors;
 mod fail_stop;
+mod front;
+mod grpc;
 mod listener;
 mod member;
+mod metrics;
 mod payload;
 pub mod raft;
+mod reads;
+mod receipt;
 mod role;
+mod service;
 mod settings;
 mod state;
 mod transport;
 
-pub use consensus::{
-    BuildError, ChangeError, ClockSource, Consensus, Elapsed, PeerProgress, ProposeError,
-    RaftMetrics, ReadError, Receipt,
-};
+pub use clocks::ClockSource;
+pub use consensus::Consensus;
+pub use errors::{BuildError, ChangeError, Elapsed, ProposeError, ReadError};
 pub use fail_stop::{FAIL_STOP_EXIT_CODE, fail_stop, on_fail_stop};
+pub use front::Front;
+pub use grpc::GrpcTransport;
 pub use listener::Listener;
 pub use member::{Member, Membership, Position};
+pub use metrics::{PeerProgress, RaftMetrics};
 pub use payload::Payload;
+pub use receipt::Receipt;
 pub use role::Role;
+pub use service::RaftService;
 pub use settings::ConsensusSettings;
 pub use state::{
     Bodies, KeptBody, Loaded, Owed, Snapshot, SnapshotFile, SnapshotReceiver, StateStore,

@@ -2,8 +2,12 @@
 
 mod convert;
 mod entry;
+mod network;
 mod responder;
+mod state_machine;
 
+/// What a log must be able to do.
+pub use openraft::storage::RaftLogStorage;
 use openraft::{
     EntryPayload, OptionalSend, RaftTypeConfig, Vote,
     impls::{BoxedErrorSource, InlineBatch, leader_id_adv},
@@ -12,7 +16,10 @@ use trellis_types::NodeId;
 
 pub(crate) use convert::{log_id_from, log_id_to, vote_from, vote_to};
 pub use entry::{BadEntry, Entry};
+pub(crate) use network::Network;
 pub(crate) use responder::Responder;
+pub(crate) use state_machine::{Applied, blocking};
+pub use state_machine::{RaftSnapshot, SnapshotBuilder, SnapshotTransfer, StateMachine};
 
 use crate::{Member, Payload};
 

@@ -1,0 +1,447 @@
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, stream};
+use openraft::{
+    OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2,
+    base::{BoxFuture, BoxStream},
+    errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable},
+    network::RPCOption,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError,
+        StreamAppendResult, TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse,
+        VoteRequest, VoteResponse,
+    },
+};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use trellis_rpc::pb::{self, append_reply::Reply, snapshot_part::Part};
+use trellis_types::NodeId;
+
+use super::{
+    LogId, SnapshotTransfer, TypeConfig, VoteOf, convert, log_id_to,
+    state_machine::{CHUNK_BYTES, RaftSnapshot},
+    vote_to,
+};
+use crate::{
+    Answered, ConsensusSettings, Member, Snapshot, Transport, TransportError, clocks::Clocks,
+    fail_stop,
+};
+
+type Rpc<T> = Result<T, RPCError<TypeConfig>>;
+
+/// Parts of a snapshot that are read ahead of the connection.
+const PARTS_AHEAD: usize = 4;
+
+/// Makes the connections that openraft asks for.
+pub(crate) struct Network {
+    pub(crate) me: NodeId,
+    pub(crate) settings: ConsensusSettings,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) clocks: Arc<Clocks>,
+}
+
+impl Network {
+    fn connection(&self, node: &Member, heartbeats: bool) -> Connection {
+        Connection {
+            me: self.me,
+            target: node.clone(),
+            heartbeats,
+            settings: self.settings,
+            transport: self.transport.clone(),
+            clocks: self.clocks.clone(),
+        }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Connection;
+
+    async fn new_client(&mut self, _target: NodeId, node: &Member) -> Connection {
+        self.connection(node, false)
+    }
+
+    async fn new_heartbeat_client(&mut self, _target: NodeId, node: &Member) -> Connection {
+        self.connection(node, true)
+    }
+
+    async fn new_snapshot_client(&mut self, _target: NodeId, node: &Member) -> Connection {
+        self.connection(node, false)
+    }
+}
+
+/// Talks to one member. The transport keeps the kinds of messages apart.
+pub(crate) struct Connection {
+    me: NodeId,
+    target: Member,
+    /// Whether its appends are heartbeats: one request, one reply.
+    heartbeats: bool,
+    settings: ConsensusSettings,
+    transport: Arc<dyn Transport>,
+    clocks: Arc<Clocks>,
+}
+
+impl Connection {
+    /// Waits for an answer, but not for ever.
+    async fn bounded<T>(
+        &self,
+        action: RPCTypes,
+        limit: Duration,
+        call: impl Future<Output = Answered<T>>,
+    ) -> Rpc<T> {
+        let answer = timeout(limit, call)
+            .await
+            .unwrap_or(Err(TransportError::Timeout));
+        answer.map_err(|error| self.failure(action, limit, error))
+    }
+
+    fn failure(
+        &self,
+        action: RPCTypes,
+        limit: Duration,
+        error: TransportError,
+    ) -> RPCError<TypeConfig> {
+        match error {
+            TransportError::Unreachable(why) => Unreachable::from_string(why).into(),
+            TransportError::Broken(why) => NetworkError::from_string(why).into(),
+            TransportError::Timeout => Timeout {
+                action,
+                id: self.me,
+                target: self.target.id,
+                timeout: limit,
+            }
+            .into(),
+        }
+    }
+
+    fn nonsense(&self, what: &str) -> RPCError<TypeConfig> {
+        Unreachable::from_string(format!("{} answered {what}", self.target.id)).into()
+    }
+
+    async fn ask_vote(
+        &self,
+        request: VoteRequest<TypeConfig>,
+        limit: Duration,
+        pre: bool,
+    ) -> Rpc<VoteResponse<TypeConfig>> {
+        let term = request.vote.leader_id.term;
+        let request = pb::VoteRequest {
+            vote: Some(vote_to(request.vote)),
+            last_log: log_id_to(request.last_log_id),
+            leadership_transfer: request.leadership_transfer,
+        };
+        let call = if pre {
+            self.transport.pre_vote(&self.target, request)
+        } else {
+            self.transport.vote(&self.target, request)
+        };
+        let reply = self.bounded(RPCTypes::Vote, limit, call).await?;
+        // Before openraft hears of the vote: a new leader finds the clocks of its majority.
+        if let Some(clock) = reply.clock {
+            self.clocks.heard(term, self.target.id, clock);
+        }
+        let vote = reply
+            .vote
+            .ok_or_else(|| self.nonsense("without its vote"))?;
+        let last_log = convert::log_id_from(reply.last_log);
+        Ok(VoteResponse::new(
+            convert::vote_from(vote),
+            last_log,
+            reply.granted,
+        ))
+    }
+
+    /// One request, one reply: a heartbeat.
+    async fn heartbeat(
+        &self,
+        request: AppendEntriesRequest<TypeConfig>,
+        limit: Duration,
+    ) -> Rpc<StreamAppendResult<TypeConfig>> {
+        let call = self
+            .transport
+            .heartbeat(&self.target, append_request(request));
+        let reply = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
+        self.append_result(reply)
+    }
+
+    fn append_result(&self, reply: pb::AppendReply) -> Rpc<StreamAppendResult<TypeConfig>> {
+        match reply
+            .reply
+            .ok_or_else(|| self.nonsense("without a reply"))?
+        {
+            Reply::Accepted(accepted) => Ok(Ok(convert::log_id_from(accepted.matched))),
+            Reply::Conflict(at) => Ok(Err(StreamAppendError::Conflict(
+                crate::Position::from(at).into(),
+            ))),
+            Reply::HigherVote(vote) => {
+                Ok(Err(StreamAppendError::HigherVote(convert::vote_from(vote))))
+            }
+        }
+    }
+
+    /// Many requests under way; replies in their order. Lives as long as openraft feeds it.
+    async fn pipeline<'s>(
+        &'s self,
+        input: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + 'static,
+    ) -> Rpc<BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>>> {
+        let limit = self.settings.append_timeout;
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = sent.clone();
+        let requests = input.map(append_request).inspect(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let call = self.transport.append(&self.target, requests.boxed());
+        let replies = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
+        let waiting = Waiting {
+            replies,
+            sent,
+            received: 0,
+        };
+        let results = stream::unfold(Some(waiting), move |waiting| async move {
+            let mut waiting = waiting?;
+            match waiting.next(limit).await? {
+                Ok(reply) => {
+                    let result = self.append_result(reply);
+                    let goes_on = matches!(result, Ok(Ok(_)));
+                    Some((result, goes_on.then_some(waiting)))
+                }
+                Err(error) => Some((
+                    Err(self.failure(RPCTypes::AppendEntries, limit, error)),
+                    None,
+                )),
+            }
+        });
+        Ok(Box::pin(results))
+    }
+}
+
+/// The replies of a pipeline, and how many are still to come.
+struct Waiting {
+    replies: futures::stream::BoxStream<'static, Answered<pb::AppendReply>>,
+    sent: Arc<AtomicUsize>,
+    received: usize,
+}
+
+impl Waiting {
+    /// The next reply. One that is owed since `limit` or longer is a time-out; when nothing is owed
+    /// the stream may rest for as long as it likes.
+    async fn next(&mut self, limit: Duration) -> Option<Answered<pb::AppendReply>> {
+        let mut owed_before = false;
+        loop {
+            match timeout(limit, self.replies.next()).await {
+                Ok(reply) => {
+                    self.received += 1;
+                    return reply;
+                }
+                Err(_) => {
+                    let owed = self.sent.load(Ordering::Relaxed) > self.received;
+                    if owed && owed_before {
+                        return Some(Err(TransportError::Timeout));
+                    }
+                    owed_before = owed;
+                }
+            }
+        }
+    }
+}
+
+fn append_request(request: AppendEntriesRequest<TypeConfig>) -> pb::AppendRequest {
+    pb::AppendRequest {
+        vote: Some(vote_to(request.vote)),
+        previous: log_id_to(request.prev_log_id),
+        committed: log_id_to(request.leader_commit),
+        entries: request.entries.iter().map(super::Entry::to_bytes).collect(),
+    }
+}
+
+impl RaftNetworkV2<TypeConfig> for Connection {
+    type SnapshotData = SnapshotTransfer;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<AppendEntriesResponse<TypeConfig>> {
+        Ok(self.heartbeat(request, option.soft_ttl()).await?.into())
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        mut input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Rpc<BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        let this = &*self;
+        Box::pin(async move {
+            if !this.heartbeats {
+                return this.pipeline(input).await;
+            }
+            let limit = option.hard_ttl();
+            let results: BoxStream<'s, _> = match input.next().await {
+                Some(request) => {
+                    let result = this.heartbeat(request, limit).await;
+                    Box::pin(stream::iter([result]))
+                }
+                None => Box::pin(stream::empty()),
+            };
+            Ok(results)
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<VoteResponse<TypeConfig>> {
+        self.ask_vote(request, option.soft_ttl(), false).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<VoteResponse<TypeConfig>> {
+        self.ask_vote(request, option.soft_ttl(), true).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf,
+        snapshot: RaftSnapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let SnapshotTransfer::Built(source) = snapshot.snapshot else {
+            return Err(ReplicationClosed::new("only a snapshot of this node is sent").into());
+        };
+        let moved = Arc::new(AtomicU64::new(0));
+        let all_read = Arc::new(AtomicBool::new(false));
+        let counter = moved.clone();
+        let parts = parts(vote, source, all_read.clone());
+        let parts = ReceiverStream::new(parts).inspect(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut call = self.transport.snapshot(&self.target, parts.boxed());
+        let mut cancel = std::pin::pin!(cancel);
+        loop {
+            let before = moved.load(Ordering::Relaxed);
+            // Behind the last part the receiver syncs and loads, and nothing moves meanwhile.
+            let stall = match all_read.load(Ordering::Relaxed) {
+                false => self.settings.snapshot_stall,
+                true => self.settings.snapshot_install,
+            };
+            tokio::select! {
+                closed = &mut cancel => return Err(closed.into()),
+                answer = timeout(stall, &mut call) => match answer {
+                    Ok(Ok(reply)) => {
+                        let vote = reply.vote.ok_or_else(|| self.nonsense("without its vote"))?;
+                        return Ok(SnapshotResponse::new(convert::vote_from(vote)));
+                    }
+                    Ok(Err(error)) => {
+                        return Err(self.failure(RPCTypes::InstallSnapshot, stall, error).into());
+                    }
+                    Err(_) if moved.load(Ordering::Relaxed) > before => {}
+                    Err(_) => {
+                        let error = TransportError::Timeout;
+                        return Err(self.failure(RPCTypes::InstallSnapshot, stall, error).into());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<TransferLeaderResponse<TypeConfig>> {
+        let last_log: Option<LogId> = request.last_log_id().copied();
+        let message = pb::TransferRequest {
+            from_leader: Some(vote_to(*request.from_leader())),
+            to: request.to_node_id().0,
+            last_log: log_id_to(last_log),
+        };
+        let call = self.transport.transfer_leader(&self.target, message);
+        // The target waits for its log to be flushed before it answers.
+        let reply = self
+            .bounded(RPCTypes::TransferLeader, option.hard_ttl(), call)
+            .await?;
+        Ok(match reply.refused {
+            None => Ok(()),
+            Some(why) => {
+                tracing::info!(to = %self.target.id, %why, "a leadership transfer is refused");
+                Err(TransferLeaderError::LogNotFlushed {
+                    expected: last_log,
+                    actual: None,
+                })
+            }
+        })
+    }
+}
+
+/// Reads a snapshot part by part on a thread that may block. Ends early if nobody takes the parts.
+fn parts(
+    vote: VoteOf,
+    snapshot: Arc<dyn Snapshot>,
+    all_read: Arc<AtomicBool>,
+) -> mpsc::Receiver<pb::SnapshotPart> {
+    let (sender, receiver) = mpsc::channel(PARTS_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let files = snapshot.files();
+        let send = |part| {
+            sender
+                .blocking_send(pb::SnapshotPart { part: Some(part) })
+                .is_ok()
+        };
+        let manifest = pb::SnapshotManifest {
+            vote: Some(vote_to(vote)),
+            position: Some(snapshot.position().into()),
+            membership: Some((&snapshot.membership()).into()),
+            files: files
+                .iter()
+                .map(|file| pb::SnapshotFile {
+                    name: file.name.clone(),
+                    len: file.len,
+                    crc: file.crc32c,
+                })
+                .collect(),
+        };
+        if !send(Part::Manifest(manifest)) {
+            return;
+        }
+        for (number, file) in files.iter().enumerate() {
+            let mut offset = 0;
+            while offset < file.len {
+                let data = match snapshot.read(&file.name, offset, CHUNK_BYTES) {
+                    Ok(data) if !data.is_empty() => data,
+                    Ok(_) => {
+                        return fail_stop(format_args!("{} of a snapshot is short", file.name));
+                    }
+                    Err(error) => return fail_stop(format_args!("reading a snapshot: {error}")),
+                };
+                let length = data.len() as u64;
+                let crc = crc32c::crc32c(&data);
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                if !send(Part::Chunk(pb::SnapshotChunk {
+                    file: number,
+                    offset,
+                    data,
+                    crc,
+                })) {
+                    return;
+                }
+                offset += length;
+            }
+        }
+        all_read.store(true, Ordering::Relaxed);
+    });
+    receiver
+}

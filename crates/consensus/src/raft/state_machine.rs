@@ -1,0 +1,385 @@
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use openraft::{
+    EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta,
+    storage::{EntryResponder, RaftStateMachine},
+};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use tokio::{sync::watch, task::yield_now};
+use trellis_queue::{Content, Machine, Outcome};
+use trellis_rpc::queue::{decode_batch, decode_leader};
+use trellis_types::NodeId;
+
+use super::{Entry, LogId, StoredMembership, TypeConfig};
+use crate::{
+    Listener, Member, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore,
+    fail_stop,
+};
+
+/// Entries after which sockets are served even if more are at hand: a long replay must not hold
+/// back the first answers.
+const ROUND_ENTRIES: usize = 64;
+/// How a snapshot is cut when it is copied or sent.
+pub(crate) const CHUNK_BYTES: usize = 1024 * 1024;
+
+/// The machine where others may look at it, and how far it is.
+pub(crate) struct Applied {
+    pub(crate) machine: RwLock<Machine>,
+    pub(crate) index: watch::Sender<u64>,
+}
+
+/// A snapshot on its way out of or into a state store.
+pub enum SnapshotTransfer {
+    /// One of this node.
+    Built(Arc<dyn Snapshot>),
+    /// One that came from the leader; complete and verified.
+    Received(Box<dyn SnapshotReceiver>),
+}
+
+/// A snapshot as openraft handles it.
+pub type RaftSnapshot = openraft::Snapshot<super::LeaderId, NodeId, Member, SnapshotTransfer>;
+
+/// Applies committed entries: machine, then store, then listener.
+pub struct StateMachine {
+    applied: Arc<Applied>,
+    store: Arc<dyn StateStore>,
+    // Never locked: it only makes the whole thing `Sync`, which openraft wants.
+    listener: Mutex<Box<dyn Listener>>,
+    position: Option<Position>,
+    membership: Membership,
+}
+
+impl StateMachine {
+    /// Loads what `store` holds and shows it to `listener`.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn open(store: Arc<dyn StateStore>, listener: Box<dyn Listener>) -> io::Result<Self> {
+        let loaded = store.load()?;
+        let index = loaded.applied.map_or(0, |position| position.index);
+        let mut this = Self {
+            applied: Arc::new(Applied {
+                machine: RwLock::new(loaded.machine),
+                index: watch::Sender::new(index),
+            }),
+            store,
+            listener: Mutex::new(listener),
+            position: loaded.applied,
+            membership: loaded.membership,
+        };
+        this.show_replaced();
+        Ok(this)
+    }
+
+    pub(crate) fn applied(&self) -> Arc<Applied> {
+        self.applied.clone()
+    }
+
+    fn show_replaced(&mut self) {
+        let listener = self.listener.get_mut();
+        listener.replaced(&self.applied.machine.read(), self.position);
+        listener.membership(&self.membership);
+    }
+
+    fn apply_one(&mut self, entry: Entry) -> io::Result<()> {
+        let position = entry.position();
+        // A panic would end the apply task and leave the rest of the process talking.
+        match catch_unwind(AssertUnwindSafe(|| {
+            self.carry_out(position, entry.into_payload())
+        })) {
+            Ok(Ok(())) => {
+                self.position = Some(position);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(stop("recording an entry", error)),
+            Err(_) => Err(stop(
+                "applying an entry",
+                io::Error::other(format!("panic at {position}")),
+            )),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        position: Position,
+        payload: EntryPayload<Payload, NodeId, Member>,
+    ) -> io::Result<()> {
+        let listener = self.listener.get_mut();
+        match payload {
+            EntryPayload::Blank => {
+                self.store
+                    .record(position, None, &self.applied.machine.read(), Vec::new())
+            }
+            EntryPayload::Membership(membership) => {
+                self.membership = Membership {
+                    position: Some(position),
+                    ..Membership::from(&membership)
+                };
+                let machine = self.applied.machine.read();
+                self.store
+                    .record(position, Some(&self.membership), &machine, Vec::new())?;
+                listener.membership(&self.membership);
+                Ok(())
+            }
+            EntryPayload::Normal(payload) => {
+                let at = payload.at;
+                let entries = entries(position, payload);
+                let mut machine = self.applied.machine.write();
+                let mut outcome = Outcome::default();
+                for (nth, entry) in entries.iter().enumerate() {
+                    let next = machine.apply(entry);
+                    if nth == 0 {
+                        outcome = next;
+                    } else {
+                        outcome.events.extend(next.events);
+                        outcome.changes.extend(next.changes);
+                    }
+                }
+                let changes = std::mem::take(&mut outcome.changes);
+                self.store.record(position, None, &machine, changes)?;
+                let machine = RwLockWriteGuard::downgrade(machine);
+                listener.applied(position, at, outcome, &machine);
+                Ok(())
+            }
+        }
+    }
+
+    fn end_round(&mut self) {
+        let index = self.position.map_or(0, |position| position.index);
+        let moved = self.applied.index.send_if_modified(|published| {
+            let moved = *published != index;
+            *published = index;
+            moved
+        });
+        if moved {
+            self.listener.get_mut().round_over();
+        }
+    }
+
+    /// Writes a snapshot of this node into a receiver of the same store: how a state that is older
+    /// than its newest snapshot catches up at start.
+    async fn copy(&self, snapshot: Arc<dyn Snapshot>) -> io::Result<Box<dyn SnapshotReceiver>> {
+        let mut receiver = self.store.receive_snapshot()?;
+        blocking(move || {
+            for file in snapshot.files() {
+                receiver.begin(&file)?;
+                let mut offset = 0;
+                while offset < file.len {
+                    let chunk = snapshot.read(&file.name, offset, CHUNK_BYTES)?;
+                    if chunk.is_empty() {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    receiver.write(&chunk)?;
+                    offset += chunk.len() as u64;
+                }
+            }
+            receiver.finish()?;
+            Ok(receiver)
+        })
+        .await
+    }
+
+    async fn install(
+        &mut self,
+        expected: Option<LogId>,
+        transfer: SnapshotTransfer,
+    ) -> io::Result<()> {
+        let expected = Position::from(expected.ok_or(io::ErrorKind::InvalidData)?);
+        let received = match transfer {
+            SnapshotTransfer::Received(received) => received,
+            SnapshotTransfer::Built(snapshot) => self.copy(snapshot).await?,
+        };
+        let loaded = self.store.install(received, expected).await?;
+        if loaded.applied != Some(expected) {
+            let found = loaded.applied.unwrap_or_default();
+            return Err(io::Error::other(format!(
+                "its state is at {found}, not at {expected}"
+            )));
+        }
+        let old = std::mem::replace(&mut *self.applied.machine.write(), loaded.machine);
+        // Millions of jobs take a while to forget.
+        tokio::task::spawn_blocking(move || drop(old));
+        self.position = loaded.applied;
+        self.membership = loaded.membership;
+        self.show_replaced();
+        self.end_round();
+        Ok(())
+    }
+}
+
+/// What a payload asks of the machine: usually one entry. The leader's commands go before batches.
+/// What cannot be decoded, though a leader has let it pass, is left out by every node equally.
+fn entries(position: Position, payload: Payload) -> Vec<trellis_queue::Entry> {
+    let Payload {
+        at,
+        batches,
+        leader,
+    } = payload;
+    let mut entries = Vec::with_capacity(1);
+    if !leader.is_empty() || batches.is_empty() {
+        let commands = leader.iter().filter_map(|raw| {
+            decode_leader(raw)
+                .inspect_err(
+                    |error| tracing::error!(%position, %error, "a leader command is refused"),
+                )
+                .ok()
+        });
+        entries.push(trellis_queue::Entry {
+            at,
+            content: Content::Leader(commands.collect()),
+        });
+    }
+    if !batches.is_empty() {
+        let batches = batches.into_iter().filter_map(|frame| {
+            decode_batch(frame)
+                .inspect_err(|error| tracing::error!(%position, %error, "a batch is refused"))
+                .ok()
+        });
+        entries.push(trellis_queue::Entry {
+            at,
+            content: Content::Batches(batches.collect()),
+        });
+    }
+    entries
+}
+
+/// An error of the state store is a failed disk.
+fn stop(doing: &str, error: io::Error) -> io::Error {
+    fail_stop(format_args!("{doing}: {error}"));
+    error
+}
+
+/// Runs `work` where blocking is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+impl RaftStateMachine<TypeConfig> for StateMachine {
+    type SnapshotData = SnapshotTransfer;
+    type SnapshotBuilder = SnapshotBuilder;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        let membership = self.membership.to_stored().map_err(io::Error::other)?;
+        Ok((self.position.map(Into::into), membership))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
+    where
+        Strm: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
+    {
+        let mut in_round = 0;
+        loop {
+            let next = match entries.next().now_or_never() {
+                Some(next) => next,
+                None => {
+                    self.end_round();
+                    in_round = 0;
+                    entries.next().await
+                }
+            };
+            let Some(next) = next else { break };
+            let (entry, responder) = next?;
+            if !self.store.has_room() {
+                self.end_round();
+                self.store
+                    .room()
+                    .await
+                    .map_err(|error| stop("writing the state", error))?;
+            }
+            self.apply_one(entry)?;
+            if let Some(responder) = responder {
+                responder.send(());
+            }
+            in_round += 1;
+            if in_round == ROUND_ENTRIES {
+                self.end_round();
+                in_round = 0;
+                yield_now().await;
+            }
+        }
+        self.end_round();
+        Ok(())
+    }
+
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<SnapshotBuilder> {
+        Some(self.get_snapshot_builder().await)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
+        // Called between applies: what is frozen here is exactly one position.
+        let frozen = self.store.begin_snapshot(&self.applied.machine.read());
+        SnapshotBuilder {
+            frozen: Mutex::new(Some(frozen)),
+        }
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<super::LeaderId, NodeId, Member>,
+        snapshot: SnapshotTransfer,
+    ) -> io::Result<()> {
+        self.install(meta.last_log_id, snapshot)
+            .await
+            .map_err(|error| stop("installing a snapshot", error))
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {
+        self.store
+            .current_snapshot()
+            .and_then(|snapshot| snapshot.map(with_meta).transpose())
+            .map_err(|error| stop("reading the current snapshot", error))
+    }
+}
+
+/// Writes down what was frozen between two applies, beside apply.
+pub struct SnapshotBuilder {
+    // Never locked, like the listener.
+    frozen: Mutex<Option<Frozen>>,
+}
+
+type Frozen = io::Result<BoxFuture<'static, io::Result<Arc<dyn Snapshot>>>>;
+
+impl SnapshotBuilder {
+    async fn build(&mut self) -> io::Result<RaftSnapshot> {
+        let frozen = self
+            .frozen
+            .get_mut()
+            .take()
+            .ok_or(io::ErrorKind::NotFound)?;
+        with_meta(frozen?.await?)
+    }
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
+    type SnapshotData = SnapshotTransfer;
+
+    async fn build_snapshot(&mut self) -> io::Result<RaftSnapshot> {
+        self.build()
+            .await
+            .map_err(|error| stop("making a snapshot", error))
+    }
+}
+
+/// Rule 4: position and membership come from the snapshot itself.
+fn with_meta(snapshot: Arc<dyn Snapshot>) -> io::Result<RaftSnapshot> {
+    Ok(RaftSnapshot {
+        meta: SnapshotMeta {
+            last_log_id: Some(snapshot.position().into()),
+            last_membership: snapshot
+                .membership()
+                .to_stored()
+                .map_err(io::Error::other)?,
+        },
+        snapshot: SnapshotTransfer::Built(snapshot),
+    })
+}
