@@ -12,7 +12,7 @@ got = []
 waiting = threading.Thread(target=lambda: got.append(worker.reserve_job(20)), daemon=True)
 waiting.start()
 poll(lambda: producer.stats_tube(TUBE)["current-waiting"], 1, "a worker waits")
-id, _ = producer.put_job("hello", pri=7, ttr=30)
+_, id = producer.put_job("hello", pri=7, ttr=30)
 waiting.join(timeout=20)
 expect([(job.job_id, job.job_data) for job in got], [(id, "hello")], "the waiting worker's job")
 ok("waiting reserve")
@@ -28,12 +28,12 @@ ok("release with delay")
 
 worker.bury_job(id)
 expect(producer.peek_buried().job_id, id, "the buried job")
-expect(producer.kick_jobs(10), 1, "jobs kicked")
+expect(producer.kick_jobs(10)[1], 1, "jobs kicked")
 expect(worker.reserve_job(10).job_id, id, "the kicked job")
 ok("bury, kick")
 
 producer.pause_tube(TUBE, 2)
-second, _ = producer.put_job("second")
+_, second = producer.put_job("second")
 try:
     worker.reserve_job(0)
     raise AssertionError("a job came out of a paused tube")

@@ -23,7 +23,9 @@ public final class Story {
 
     private static Client connect(String address) {
         // One connection for all threads: the one that waits is the one that watches.
-        return new ClientImpl(host(address), port(address), false);
+        Client client = new ClientImpl(host(address), port(address));
+        client.setUniqueConnectionPerThread(false);
+        return client;
     }
 
     private static void expect(Object found, Object wanted, String what) {
@@ -59,6 +61,9 @@ public final class Story {
         while (!"1".equals(tube.get("current-waiting"))) {
             if (System.nanoTime() > until) {
                 throw new AssertionError("no worker waits: last seen " + tube);
+            }
+            if (waiting.isDone()) {
+                throw new AssertionError("the worker does not wait: " + waiting.get());
             }
             Thread.sleep(20);
             tube = producer.statsTube(TUBE);
