@@ -15,12 +15,11 @@ use parking_lot::Mutex;
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
-    task::JoinSet,
 };
 use tonic::transport::server::TcpIncoming;
 use tracing::{error, info};
 use trellis_consensus::{
-    BuildError, Consensus, ConsensusSettings, StateStore, raft::RaftLogStorage, raft::TypeConfig,
+    BuildError, Consensus, ConsensusSettings, Listener, GrpcTransport, StateStore, raft::RaftLogStorage, raft::TypeConfig,
 };
 use trellis_rpc::{
     ClusterId, Identity as PeerIdentity, IdentityGuard, MESSAGE_BYTES_MAX, Peers, SharedIdentity,
@@ -28,10 +27,10 @@ use trellis_rpc::{
 };
 
 use crate::{
-    NodeSettings,
+    Core, CoreParts, Node, NodeSettings, PeerNeighbours,
     membership::{
-        self, BadMembers, Digests, Disk, DiskMark, Forming, Identity, MemberSettings, MemberTable,
-        Members, NodeStop, PeerService, Sampled, Stage, Standing, blocking,
+        self, BadMembers, CoreView, Disk, Forming, Identity, MemberSettings, MemberTable,
+        Members, PeerService, Stage, Standing, Witness, blocking,
     },
 };
 
@@ -100,13 +99,25 @@ where
     L: RaftLogStorage<TypeConfig>,
 {
     let BootParts { identity, log, state, disk, settings, consensus, members, version } = parts;
-    let mark = DiskMark { bytes: settings.disk_mark_bytes, percent: settings.disk_mark_percent };
-    let standing = stand(identity.clone(), disk, mark, &members, version).await?;
+    let standing = stand(identity.clone(), disk, &members, version).await?;
     let port = open_port(members.listen).await?;
-    let core = Core::new(settings, standing.id(), identity, state.bodies());
-    let consensus = build(&standing, consensus, log, state, core.listener()).await?;
-    let core = core.start(consensus.clone(), standing.peers.clone());
-    let members = run(standing, consensus, Arc::new(core.clone()), port);
+    let core = Core::new(standing.id(), settings, state.bodies());
+    let listener = Box::new(core.listener());
+    let consensus = build(&standing, consensus, log, state, listener).await?;
+    consensus.tell_time_with({
+        let core = core.clone();
+        Arc::new(move || core.clock_report())
+    });
+    let parts = CoreParts {
+        consensus: consensus.clone(),
+        neighbours: Arc::new(PeerNeighbours::new(standing.peers.clone(), consensus.clone())),
+        next_run: Arc::new(move || identity.next_run()),
+    };
+    // Not before the hello is answered: a start that is refused must not raise the run, or a
+    // restored volume would catch up with what the others know of it by being started again.
+    let starting = core.clone();
+    let start = move || starting.start(parts);
+    let members = run(standing, consensus, Arc::new(core.clone()), port, start);
     Ok(Node::new(core, members))
 }
 
@@ -114,7 +125,6 @@ where
 pub(crate) async fn stand(
     identity: Arc<dyn Identity>,
     disk: Arc<dyn Disk>,
-    disk_mark: DiskMark,
     members: &MemberSettings,
     version: String,
 ) -> Result<Arc<Standing>, BootError> {
@@ -145,9 +155,9 @@ pub(crate) async fn stand(
         consensus: OnceLock::new(),
         core: OnceLock::new(),
         disk,
-        disk_mark,
+        disk_mark: members.disk_mark,
         table: MemberTable::default(),
-        digests: Arc::new(Digests::default()),
+        witnessed: Arc::default(),
         digest_mismatches: AtomicU64::new(0),
         differs: Mutex::new(None),
         binding: tokio::sync::Mutex::new(()),
@@ -180,18 +190,20 @@ pub(crate) async fn build<L>(
 where
     L: RaftLogStorage<TypeConfig>,
 {
-    let transport = Arc::new(PeerTransport::new(standing.peers.clone()));
-    let digests = standing.digests.clone();
-    let listener = Box::new(Sampled { digests, inner: listener });
+    let transport = Arc::new(GrpcTransport::new(standing.peers.clone()));
+    let witnessed = standing.witnessed.clone();
+    let listener = Box::new(Witness { witnessed, inner: listener });
     Ok(Consensus::build(settings, standing.id(), log, state, transport, listener).await?)
 }
 
-/// Serves the peer port and sets the node on its way. Nothing here waits.
+/// Serves the peer port and sets the node on its way; `start` is called when it takes part.
+/// Nothing here waits.
 pub(crate) fn run(
     standing: Arc<Standing>,
     consensus: Consensus,
     core: Arc<dyn CoreView>,
     port: TcpListener,
+    start: impl FnOnce() + Send + 'static,
 ) -> Members {
     // Set once, here: whoever finds them empty is told that the node is starting.
     let _ = standing.consensus.set(consensus.clone());
@@ -210,6 +222,7 @@ pub(crate) fn run(
                 standing.stop(stop);
                 return;
             }
+            start();
             tokio::join!(
                 membership::report(standing.clone(), consensus.clone()),
                 membership::preside(standing.clone(), consensus.clone()),
@@ -226,10 +239,8 @@ async fn serve(
     consensus: Consensus,
     port: TcpListener,
 ) -> Result<(), tonic::transport::Error> {
-    let retired = {
-        let consensus = consensus.clone();
-        move |node| consensus.with_machine(|machine| machine.is_retired(node))
-    };
+    let witnessed = standing.witnessed.clone();
+    let retired = move |node| witnessed.is_retired(node);
     let guard = IdentityGuard::new(
         standing.shared().clone(),
         membership::ANY_TARGET,

@@ -8,7 +8,7 @@ use trellis_types::NodeId;
 pub const CAUGHT_UP_ENTRIES: u64 = 64;
 
 /// What the leader sees of one member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// Heard within the presence bound; always true for the leader itself.
     pub present: bool,
@@ -18,6 +18,8 @@ pub struct Sight {
     pub lag: Option<u64>,
     /// The feature level that its binary understands; `None` if it has not told yet.
     pub level: Option<u32>,
+    /// The peer address that its configuration names now; `None` if it has not told yet.
+    pub address: Option<String>,
 }
 
 /// What the leader decides membership from: a value, so that it can be tried out.
@@ -42,6 +44,8 @@ pub enum Duty {
     FinishJoint,
     /// The node is no member any more: record its id as never to be used again.
     Retire(NodeId),
+    /// The member's configuration names another peer address than the membership.
+    Readdress(Member),
     /// The learner takes the place of the dead id that has its name.
     Replace {
         /// Who goes.
@@ -72,6 +76,9 @@ pub fn next_duty(council: &Council) -> Duty {
     let gone = |id: &&NodeId| !membership.members.contains_key(id);
     if let Some(id) = council.unretired.iter().find(gone) {
         return Duty::Retire(*id);
+    }
+    if let Some(moved) = membership.members.values().find_map(|member| council.moved(member)) {
+        return Duty::Readdress(moved);
     }
     let learners: Vec<&Member> =
         membership.members.values().filter(|member| !voters.contains(&member.id)).collect();
@@ -260,7 +267,12 @@ impl Council {
     }
 
     fn sight(&self, id: NodeId) -> Sight {
-        self.sights.get(&id).copied().unwrap_or_default()
+        self.sights.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn moved(&self, member: &Member) -> Option<Member> {
+        let address = self.sights.get(&member.id)?.address.clone()?;
+        (address != member.address).then(|| Member { address, ..member.clone() })
     }
 
     fn present(&self, id: NodeId) -> bool {
@@ -337,10 +349,16 @@ mod tests {
     fn three() -> Council {
         let members: BTreeMap<NodeId, Member> =
             [1, 2, 3].map(|id| (NodeId(id), member(id, &format!("n{id}")))).into();
-        let sight = Sight { present: true, open_origin: true, lag: Some(0), level: Some(1) };
+        let sight = Sight {
+            present: true,
+            open_origin: true,
+            lag: Some(0),
+            level: Some(1),
+            address: None,
+        };
         Council {
             me: NodeId(1),
-            sights: members.keys().map(|id| (*id, sight)).collect(),
+            sights: members.keys().map(|id| (*id, sight.clone())).collect(),
             unretired: members.keys().copied().collect(),
             level: 1,
             membership: Membership {
@@ -354,8 +372,8 @@ mod tests {
     impl Council {
         fn with_learner(mut self, id: u64, name: &str) -> Self {
             self.membership.members.insert(NodeId(id), member(id, name));
-            let sight = Sight { present: true, open_origin: true, lag: Some(0), level: Some(1) };
-            self.sights.insert(NodeId(id), sight);
+            let like = self.sights.get(&NodeId(1)).cloned().unwrap_or_default();
+            self.sights.insert(NodeId(id), like);
             self
         }
 
@@ -433,6 +451,15 @@ mod tests {
         let mut council = three();
         council.unretired.insert(NodeId(7));
         assert_eq!(next_duty(&council), Duty::Retire(NodeId(7)));
+    }
+
+    #[test]
+    fn a_member_that_moved_is_found_at_its_new_address() {
+        let moved = three().seeing(2, |sight| sight.address = Some("elsewhere:1".into()));
+        let there = Member { address: "elsewhere:1".into(), ..member(2, "n2") };
+        assert_eq!(next_duty(&moved), Duty::Readdress(there));
+        let stayed = three().seeing(2, |sight| sight.address = Some("n2:1".into()));
+        assert_eq!(next_duty(&stayed), Duty::Rest(Vec::new()));
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub(crate) async fn take_in(standing: &Arc<Standing>, newcomer: Member, level: u
     let consensus = running(standing)?;
     let _one = standing.changing.lock().await;
     let council = council(standing, consensus);
-    let retired = consensus.with_machine(|machine| machine.is_retired(newcomer.id));
+    let retired = standing.witnessed.is_retired(newcomer.id);
     let Member { id, name, .. } = newcomer.clone();
     if council.may_join(&newcomer, level, retired)? {
         return Ok(format!("{name} ({id}) is a member already"));
@@ -282,8 +282,13 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
     let core = standing.core.get();
     let see = |id: NodeId| {
         if id == standing.id() {
-            let level = Some(super::FEATURE_LEVEL);
-            return Sight { present: true, open_origin: open.contains(&id), lag: Some(0), level };
+            return Sight {
+                present: true,
+                open_origin: open.contains(&id),
+                lag: Some(0),
+                level: Some(super::FEATURE_LEVEL),
+                address: Some(standing.address.clone()),
+            };
         }
         let told = standing.table.get(id);
         let reports = told.as_ref().is_some_and(|(_, age)| *age <= REPORT_COUNTS_FOR);
@@ -295,7 +300,8 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
                 || (reports && !membership.is_voter(id)),
             open_origin: open.contains(&id),
             lag: matched.map(|index| last.saturating_sub(index)),
-            level: told.map(|(seen, _)| seen.level).filter(|level| *level > 0),
+            level: told.as_ref().map(|(seen, _)| seen.level).filter(|level| *level > 0),
+            address: told.map(|(seen, _)| seen.address).filter(|address| !address.is_empty()),
         }
     };
     let sights = membership.members.keys().map(|id| (*id, see(*id))).collect();
@@ -323,6 +329,7 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
         info!(?duty, "membership");
         let done = match duty.clone() {
             Duty::FinishJoint => committed(consensus.finish_joint()).await,
+            Duty::Readdress(member) => committed(consensus.update_member(member)).await,
             Duty::Replace { dead, new } => {
                 let replaced = committed(consensus.replace_voter(Some(dead), new)).await;
                 match replaced {

@@ -1,9 +1,6 @@
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use trellis_consensus::{Listener, Membership, Position};
-use trellis_queue::{Machine, Outcome};
-use trellis_types::Timestamp;
 
 /// Samples that are kept: a follower's report is compared while its index is still among them.
 const SAMPLES_MAX: usize = 4_096;
@@ -84,34 +81,6 @@ impl Digests {
             }
         }
         verdict
-    }
-}
-
-/// Notes the digest behind every entry on its way to the listener proper.
-pub(crate) struct Sampled {
-    pub(crate) digests: Arc<Digests>,
-    pub(crate) inner: Box<dyn Listener>,
-}
-
-impl Listener for Sampled {
-    fn applied(&mut self, position: Position, at: Timestamp, outcome: Outcome, machine: &Machine) {
-        self.digests.note(position.index, machine.digest());
-        self.inner.applied(position, at, outcome, machine);
-    }
-
-    fn membership(&mut self, membership: &Membership) {
-        self.inner.membership(membership);
-    }
-
-    fn replaced(&mut self, machine: &Machine, position: Option<Position>) {
-        if let Some(position) = position {
-            self.digests.note(position.index, machine.digest());
-        }
-        self.inner.replaced(machine, position);
-    }
-
-    fn round_over(&mut self) {
-        self.inner.round_over();
     }
 }
 

@@ -21,6 +21,13 @@ pub struct DiskMark {
     pub percent: u8,
 }
 
+impl Default for DiskMark {
+    /// 1 GiB, or 10 % of a volume where that is less.
+    fn default() -> Self {
+        Self { bytes: 1024 * 1024 * 1024, percent: 10 }
+    }
+}
+
 impl DiskMark {
     fn of(self, space: DiskSpace) -> u64 {
         self.bytes.min(space.total / 100 * u64::from(self.percent))

@@ -60,6 +60,9 @@ pub(crate) fn health(standing: &Standing) -> Health {
     let (running, found) = match &stage {
         Stage::Forming(why) => (false, format!("not part of a cluster: {why}")),
         Stage::Hello(why) => (false, format!("not taking part: {why}")),
+        Stage::Running if !standing.formed() => {
+            (false, "takes part, and waits for the cluster's first entry".to_owned())
+        }
         Stage::Running => (true, "takes part".to_owned()),
         Stage::Stopped(why) => (false, why.to_string()),
     };

@@ -3,7 +3,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use trellis_rpc::ClusterId;
 use trellis_types::{NodeId, Run};
 
-use super::{DiskSpace, Seed};
+use super::{DiskMark, DiskSpace, Seed};
 
 /// Who this node is, on its disk. Every change is synced before its function returns; so they
 /// block, and are called where blocking is allowed.
@@ -80,6 +80,8 @@ pub struct MemberSettings {
     pub initial_members: Vec<Seed>,
     /// Peer addresses of an existing cluster to join.
     pub join: Vec<String>,
+    /// Below how much room on disk puts are refused, on every node.
+    pub disk_mark: DiskMark,
 }
 
 /// Why the membership part of a configuration can't be.
@@ -177,6 +179,7 @@ mod tests {
             address: "127.0.0.1:11301".into(),
             initial_members: ["trellis-0", "trellis-1", "trellis-2"].map(seed).into(),
             join: Vec::new(),
+            disk_mark: DiskMark::default(),
         }
     }
 

@@ -56,14 +56,15 @@ pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
 
 fn own(standing: &Standing, consensus: &Consensus, space: DiskSpace) -> pb::Report {
     let metrics = consensus.metrics();
-    let samples = standing.digests.newest(SAMPLES);
+    let samples = standing.witnessed.digests.newest(SAMPLES);
+    let flushed = consensus.flushed().map_or(0, |position| position.index);
     pb::Report {
         node: standing.id().0,
         run: standing.identity.run().0,
         // What a candidate or follower knows may not be on its disk yet; a leader's term is.
         term: standing.leads().unwrap_or_default(),
         // Only what is committed can't be truncated any more.
-        flushed: consensus.flushed().min(consensus.committed()),
+        flushed: flushed.min(consensus.committed()),
         applied: metrics.applied.unwrap_or_default(),
         disk_free: space.free,
         disk_total: space.total,
@@ -137,7 +138,7 @@ pub(crate) fn answer(
     let samples: Vec<DigestSample> = report.digests.into_iter().map(convert::sample).collect();
     compare(standing, &member.name, &samples);
     let ours = samples.iter().filter_map(|DigestSample { index, .. }| {
-        let digest = standing.digests.at(*index)?;
+        let digest = standing.witnessed.digests.at(*index)?;
         Some(convert::sample_message(DigestSample { index: *index, digest }))
     });
     let table = standing.table.all().into_iter();
@@ -150,7 +151,7 @@ pub(crate) fn answer(
 
 /// Promise P7. Which of two nodes is wrong can't be told here: both say so.
 fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
-    if let Comparison::Different { index, ours, theirs } = standing.digests.compare(theirs) {
+    if let Comparison::Different { index, ours, theirs } = standing.witnessed.digests.compare(theirs) {
         let mut differs = standing.differs.lock();
         let text = format!("the state differs from {name}'s at index {index}");
         if differs.as_ref() != Some(&text) {

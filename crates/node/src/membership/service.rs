@@ -46,7 +46,7 @@ impl PeerService {
     /// Whether the asker's id is out of the cluster for ever.
     fn removed(&self, asker: NodeId, its_membership: Option<u64>) -> bool {
         let Some(consensus) = self.standing.consensus.get() else { return false };
-        if consensus.with_machine(|machine| machine.is_retired(asker)) {
+        if self.standing.witnessed.is_retired(asker) {
             return true;
         }
         // It was a member once, and what a majority agreed on since does not name it.

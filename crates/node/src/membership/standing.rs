@@ -12,7 +12,7 @@ use trellis_rpc::{ClusterId, Peers, SharedIdentity};
 use trellis_types::{NodeId, Run};
 
 use super::{
-    CoreView, Digests, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable,
+    CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Witnessed,
 };
 
 /// A leader that no majority has acknowledged for longer counts for nobody (architecture, 7).
@@ -75,7 +75,7 @@ pub(crate) struct Standing {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) disk_mark: DiskMark,
     pub(crate) table: MemberTable,
-    pub(crate) digests: Arc<Digests>,
+    pub(crate) witnessed: Arc<Witnessed>,
     /// Indexes at which a digest differed from another node's, counted once each.
     pub(crate) digest_mismatches: AtomicU64,
     /// Where and with whom the first difference was found.

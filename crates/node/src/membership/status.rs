@@ -185,13 +185,15 @@ pub(crate) fn status(standing: &Standing) -> Status {
         last_log,
         committed: consensus.map_or(0, |consensus| consensus.committed()),
         applied: metrics.as_ref().and_then(|metrics| metrics.applied).unwrap_or_default(),
-        flushed: consensus.map_or(0, |consensus| consensus.flushed()),
+        flushed: consensus
+            .and_then(|consensus| consensus.flushed())
+            .map_or(0, |position| position.index),
         snapshot: metrics
             .as_ref()
             .and_then(|metrics| metrics.snapshot)
             .map(|position| position.index),
         purged: metrics.as_ref().and_then(|metrics| metrics.purged),
-        digest: standing.digests.newest(1).pop().map(|sample| Digest {
+        digest: standing.witnessed.digests.newest(1).pop().map(|sample| Digest {
             index: sample.index,
             value: format!("{:016x}", sample.digest),
         }),

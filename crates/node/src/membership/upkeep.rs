@@ -10,7 +10,7 @@ use trellis_queue::{LeaderCommand, Setting};
 use trellis_types::NodeId;
 
 use super::{
-    DiskSpace, DiskWatch, LogView, Progress, SnapshotPolicy, StallVerdict, StallWatch, Standing,
+    DiskSpace, DiskWatch, LogView, Progress, SnapshotPolicy, Stage, StallVerdict, StallWatch, Standing,
     blocking,
     changes::{self, REPORT_COUNTS_FOR},
 };
@@ -32,6 +32,9 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
     loop {
         ticks.tick().await;
         *keeper.standing.heartbeat.lock() = std::time::Instant::now();
+        if *keeper.standing.stage.borrow() != Stage::Running {
+            continue;
+        }
         keeper.watch_stall().await;
         keeper.watch_disks().await;
         keeper.save_and_purge().await;
@@ -54,7 +57,7 @@ impl Keeper {
         let metrics = consensus.metrics();
         let progress = Progress {
             submitted: metrics.last_log.unwrap_or_default(),
-            flushed: consensus.flushed(),
+            flushed: consensus.flushed().map_or(0, |position| position.index),
             committed: consensus.committed(),
             applied: metrics.applied.unwrap_or_default(),
             oldest_write: standing.disk.oldest_write(),
