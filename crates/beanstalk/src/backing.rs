@@ -33,7 +33,10 @@ pub trait Talk: Send + Sync + 'static {
     /// Waits until the node as a whole has room for bodies.
     fn wait_room(&self) -> impl Future<Output = ()> + Send;
 
-    /// The client has shut its sending side.
+    /// The client has shut its sending side, though its input is not read to the end yet.
+    fn hung_up(&self);
+
+    /// The client has shut its sending side and all of its input is submitted.
     fn half_closed(&self);
 }
 
@@ -66,6 +69,10 @@ impl Talk for Session {
         // Only a look at the bound, nothing is set aside: a client that announces much and sends
         // nothing must not keep anybody else waiting. What has arrived is in the door's ledger.
         let _looked = Session::admit_body(self, 0).await;
+    }
+
+    fn hung_up(&self) {
+        Session::hung_up(self);
     }
 
     fn half_closed(&self) {

@@ -54,7 +54,7 @@ pub(crate) async fn serve<B: Backing>(
         read_bytes: READ_BYTES_MIN,
         calls: Vec::new(),
         arriving: common.arriving.seat(),
-        half_closed: false,
+        hung_up: false,
     };
     let finish = {
         let reading = reader.run();
@@ -100,8 +100,8 @@ struct Reader<'a, S> {
     calls: Vec<Call>,
     /// The place in the ledger of a body that is still arriving.
     arriving: Seat<Outbox>,
-    /// The node has been told that the client shut its sending side.
-    half_closed: bool,
+    /// The node has been told that the client shut its sending side, before the end of its input.
+    hung_up: bool,
 }
 
 /// What a round of decoding came to.
@@ -135,8 +135,8 @@ impl<S: Talk> Reader<'_, S> {
                 Err(_) => return End::Broken,
             }
         }
-        self.say_half_closed();
         self.arriving.set(0, false, self.outbox.debtor());
+        self.session.half_closed();
         self.outbox.input_is_over();
         // Returns at once with an error, or never: then the writing half ends the connection.
         drop(self.socket.broken().await);
@@ -206,7 +206,7 @@ impl<S: Talk> Reader<'_, S> {
     /// input would hide it.
     async fn while_connected(&mut self, room: impl Future<Output = ()>) -> io::Result<()> {
         tokio::pin!(room);
-        if !self.half_closed {
+        if !self.hung_up {
             tokio::select! {
                 biased;
                 () = &mut room => return Ok(()),
@@ -216,7 +216,8 @@ impl<S: Talk> Reader<'_, S> {
                     }
                     // Whoever waits in a reserve is answered now (specification, 1.10); what is
                     // still unread is read, carried out and answered all the same.
-                    self.say_half_closed();
+                    self.hung_up = true;
+                    self.session.hung_up();
                 }
             }
         }
@@ -275,12 +276,5 @@ impl<S: Talk> Reader<'_, S> {
             self.calls = Vec::new();
         }
         self.read_bytes = READ_BYTES_MIN;
-    }
-
-    fn say_half_closed(&mut self) {
-        if !self.half_closed {
-            self.half_closed = true;
-            self.session.half_closed();
-        }
     }
 }

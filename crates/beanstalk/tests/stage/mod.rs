@@ -192,9 +192,22 @@ impl Stage {
 }
 
 fn owed(body: Bytes, far: bool) -> trellis_node::Owed {
-    trellis_node::Owed {
-        ready: (!far).then(|| body.clone()),
-        read: body,
+    match far {
+        false => trellis_node::Owed::at_hand(body),
+        true => trellis_node::Owed::kept(body.len() as u32, Far(body)),
+    }
+}
+
+/// A body that has to be fetched from disk.
+struct Far(Bytes);
+
+impl trellis_consensus::KeptBody for Far {
+    fn ready(&self) -> Option<Bytes> {
+        None
+    }
+
+    fn read(&self) -> std::io::Result<Bytes> {
+        Ok(self.0.clone())
     }
 }
 
@@ -206,7 +219,7 @@ fn open() -> DoorState {
 
 fn closed() -> DoorState {
     DoorState::Closed {
-        why: "the test says so".to_owned(),
+        why: "the test says so",
     }
 }
 
@@ -280,9 +293,13 @@ impl Talk for FakeSession {
 
     async fn wait_room(&self) {}
 
-    fn half_closed(&self) {
+    fn hung_up(&self) {
         self.actor.half_closed.store(true, Ordering::Relaxed);
         self.stage.answer(&self.actor, |_| true);
+    }
+
+    fn half_closed(&self) {
+        self.hung_up();
     }
 }
 
