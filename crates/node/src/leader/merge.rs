@@ -1,0 +1,220 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use trellis_rpc::pb::forward_end::Reason;
+use trellis_types::{OriginId, limits};
+
+/// Merges the waiting batches of all origins, unparsed, into entries.
+///
+/// It takes an origin's batches only in sequence on one stream; any doubt ends the stream, and the
+/// next one starts by sending everything again. Source: architecture, section 5.
+#[derive(Debug, Default)]
+pub(crate) struct Merger {
+    lanes: FxHashMap<OriginId, Lane>,
+    queue: VecDeque<(OriginId, Bytes)>,
+    /// Entries that are proposed and neither applied nor failed.
+    in_flight: usize,
+}
+
+#[derive(Debug)]
+struct Lane {
+    stream: u64,
+    /// What must come next; the first batch of a stream may have any seq.
+    next: Option<u64>,
+    queued: usize,
+}
+
+/// One entry to be proposed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Merged {
+    pub(crate) batches: Vec<Bytes>,
+    pub(crate) origins: Vec<OriginId>,
+}
+
+impl Merger {
+    /// A new stream of an origin; the one before, if any, is over.
+    pub(crate) fn open(&mut self, origin: OriginId, stream: u64) -> Option<u64> {
+        let before = self.close(origin);
+        self.lanes.insert(
+            origin,
+            Lane {
+                stream,
+                next: None,
+                queued: 0,
+            },
+        );
+        before
+    }
+
+    /// The stream of an origin is over; what it had queued will come again. Returns the stream.
+    pub(crate) fn close(&mut self, origin: OriginId) -> Option<u64> {
+        let lane = self.lanes.remove(&origin)?;
+        if lane.queued > 0 {
+            self.queue.retain(|(queued, _)| *queued != origin);
+        }
+        Some(lane.stream)
+    }
+
+    /// A batch of an origin.
+    ///
+    /// # Errors
+    ///
+    /// Why its stream has to end.
+    pub(crate) fn take(
+        &mut self,
+        origin: OriginId,
+        stream: u64,
+        seq: u64,
+        batch: Bytes,
+    ) -> Result<(), Reason> {
+        let lane = match self.lanes.get_mut(&origin) {
+            Some(lane) if lane.stream == stream => lane,
+            _ => return Err(Reason::Doubt),
+        };
+        if lane.next.is_some_and(|next| next != seq) {
+            return Err(Reason::Doubt);
+        }
+        if lane.queued >= limits::BATCHES_IN_FLIGHT_MAX {
+            return Err(Reason::Busy);
+        }
+        lane.next = Some(seq + 1);
+        lane.queued += 1;
+        self.queue.push_back((origin, batch));
+        Ok(())
+    }
+
+    /// The last seq taken on the stream of an origin; 0 if none was.
+    pub(crate) fn accepted(&self, origin: OriginId) -> u64 {
+        self.lanes
+            .get(&origin)
+            .and_then(|lane| lane.next)
+            .map_or(0, |next| next - 1)
+    }
+
+    /// What waits, as one entry, if another may be in flight.
+    pub(crate) fn merge(&mut self) -> Option<Merged> {
+        if self.queue.is_empty() || self.in_flight >= limits::ENTRIES_IN_FLIGHT_MAX {
+            return None;
+        }
+        let mut merged = Merged {
+            batches: Vec::new(),
+            origins: Vec::new(),
+        };
+        let mut bytes = 0;
+        while let Some((origin, batch)) = self.queue.front() {
+            bytes += batch.len();
+            if bytes > limits::ENTRY_BYTES_MAX && !merged.batches.is_empty() {
+                break;
+            }
+            if let Some(lane) = self.lanes.get_mut(origin) {
+                lane.queued = lane.queued.saturating_sub(1);
+            }
+            if !merged.origins.contains(origin) {
+                merged.origins.push(*origin);
+            }
+            if let Some((_, batch)) = self.queue.pop_front() {
+                merged.batches.push(batch);
+            }
+        }
+        self.in_flight += 1;
+        Some(merged)
+    }
+
+    /// An entry is applied or has failed.
+    pub(crate) fn settled(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_types::{NodeId, Run};
+
+    use super::*;
+
+    fn origin(node: u64) -> OriginId {
+        OriginId {
+            node: NodeId(node),
+            run: Run(1),
+        }
+    }
+
+    fn batch(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn batches_of_all_origins_ride_together_in_their_own_order() {
+        let mut merger = Merger::default();
+        let (a, b) = (origin(1), origin(2));
+        merger.open(a, 1);
+        merger.open(b, 2);
+        assert_eq!(merger.take(a, 1, 7, batch("a7")), Ok(()));
+        assert_eq!(merger.take(b, 2, 1, batch("b1")), Ok(()));
+        assert_eq!(merger.take(a, 1, 8, batch("a8")), Ok(()));
+        assert_eq!(merger.accepted(a), 8);
+        let merged = merger.merge().expect("something waits");
+        assert_eq!(merged.batches, [batch("a7"), batch("b1"), batch("a8")]);
+        assert_eq!(merged.origins, [a, b]);
+        assert_eq!(merger.merge(), None);
+    }
+
+    #[test]
+    fn a_gap_in_a_stream_is_a_doubt() {
+        let mut merger = Merger::default();
+        merger.open(origin(1), 1);
+        assert_eq!(merger.take(origin(1), 1, 3, batch("3")), Ok(()));
+        assert_eq!(merger.take(origin(1), 1, 5, batch("5")), Err(Reason::Doubt));
+        assert_eq!(merger.take(origin(1), 9, 4, batch("4")), Err(Reason::Doubt));
+    }
+
+    #[test]
+    fn a_new_stream_takes_the_place_of_the_old_and_of_what_it_had_queued() {
+        let mut merger = Merger::default();
+        let a = origin(1);
+        merger.open(a, 1);
+        assert_eq!(merger.take(a, 1, 3, batch("old 3")), Ok(()));
+        assert_eq!(merger.open(a, 2), Some(1));
+        assert_eq!(merger.take(a, 1, 4, batch("old 4")), Err(Reason::Doubt));
+        assert_eq!(merger.take(a, 2, 3, batch("3")), Ok(()));
+        assert_eq!(merger.merge().map(|merged| merged.batches), Some(vec![batch("3")]));
+    }
+
+    #[test]
+    fn entries_in_flight_and_batches_of_one_origin_are_bounded() {
+        let mut merger = Merger::default();
+        let a = origin(1);
+        merger.open(a, 1);
+        for seq in 1..=limits::ENTRIES_IN_FLIGHT_MAX as u64 {
+            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
+            assert!(merger.merge().is_some());
+        }
+        let next = limits::ENTRIES_IN_FLIGHT_MAX as u64 + 1;
+        for seq in next..next + limits::BATCHES_IN_FLIGHT_MAX as u64 {
+            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
+        }
+        assert_eq!(merger.merge(), None, "enough entries are in flight");
+        let seq = next + limits::BATCHES_IN_FLIGHT_MAX as u64;
+        assert_eq!(merger.take(a, 1, seq, batch("x")), Err(Reason::Busy));
+        merger.settled();
+        assert_eq!(
+            merger.merge().map(|merged| merged.batches.len()),
+            Some(limits::BATCHES_IN_FLIGHT_MAX)
+        );
+    }
+
+    #[test]
+    fn a_large_batch_travels_alone() {
+        let mut merger = Merger::default();
+        merger.open(origin(1), 1);
+        let large = Bytes::from(vec![0; limits::ENTRY_BYTES_MAX + 1]);
+        for (seq, batch) in [batch("s"), large.clone(), batch("s")].into_iter().enumerate() {
+            assert_eq!(merger.take(origin(1), 1, seq as u64, batch), Ok(()));
+        }
+        let sizes = std::iter::from_fn(|| merger.merge())
+            .map(|merged| merged.batches.len())
+            .collect::<Vec<_>>();
+        assert_eq!(sizes, [1, 1, 1]);
+    }
+}

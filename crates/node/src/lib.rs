@@ -1,0 +1,54 @@
+//! Floor 4: a process' mind. Sessions of this node, batching and forwarding, the cluster clock,
+//! ticks, leases, reads, census; who belongs to the cluster and whether this node may take part.
+//!
+//! Architecture invariants: nothing here knows a protocol of clients (doors translate) or a format
+//! on disk (the store's), and nothing here decides what happens to a job (the machine's). What is
+//! hard is a state machine without I/O: `origin` (sessions and what they send), `leader::Merger`,
+//! `leader::Presence`, [`Clocks`]. The tasks around them look, act, and look again.
+//!
+//! Source: architecture, sections 4 to 9, 11, 12, 14.
+
+mod answer;
+mod boot;
+mod budget;
+mod call;
+mod census;
+mod clock;
+mod mind;
+mod counters;
+mod leader;
+mod listener;
+pub mod membership;
+mod neighbours;
+mod node;
+mod origin;
+mod outlet;
+mod reads;
+mod server_stats;
+mod session;
+mod settings;
+
+pub use answer::{Answer, TubeStats};
+pub use boot::*;
+pub use budget::Admitted;
+pub use call::Call;
+pub use clock::{ClockReading, Clocks};
+pub use mind::{Core, CoreParts, DoorState, LeadError, READY_WITHIN};
+pub use counters::Counters;
+pub use listener::CoreListener;
+pub use neighbours::{Neighbours, PeerNeighbours};
+pub use node::Node;
+pub use origin::Refused;
+pub use outlet::{CloseReason, Outlet};
+pub use server_stats::ServerStats;
+pub use session::Session;
+pub use settings::{NodeSettings, Reads};
+pub use trellis_consensus::Owed;
+
+pub(crate) use budget::Budget;
+pub(crate) use outlet::Line;
+
+/// This process' monotonic clock; a test may wind it by tokio's.
+pub(crate) fn now() -> std::time::Instant {
+    tokio::time::Instant::now().into_std()
+}
