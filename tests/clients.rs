@@ -2,9 +2,8 @@
 //! beanstalkd, so that what the programs expect is what the reference does.
 
 use std::{
-    collections::BTreeMap,
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::Read,
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -12,6 +11,7 @@ use std::{
 };
 
 use trellis_testkit::process::{Cluster, Server, ServerCommand, trellis_binary};
+use trellis_tests::Roles;
 
 const CLIENTS: &[&str] = &[
     "greenstalk",
@@ -36,11 +36,11 @@ const AT_ONCE: usize = 4;
 fn every_client_tells_its_story_over_followers() {
     let binary = trellis_binary().expect("the binary was built");
     let cluster = Cluster::start(&binary, 3).expect("a cluster");
-    let followers = followers(&cluster);
+    let followers = Roles::of(&cluster).followers;
     let [worker, producer] = followers[..] else {
         panic!("two of three nodes follow: {followers:?}");
     };
-    all_tell(worker, producer);
+    all_tell(cluster.address(worker), cluster.address(producer));
 }
 
 #[test]
@@ -54,50 +54,6 @@ fn beanstalkd_hears_the_same_stories() {
     })
     .expect("beanstalkd is installed (make test installs it)");
     all_tell(server.address(), server.address());
-}
-
-/// The nodes that do not lead, as their own statistics say. A node that is behind in this for a moment is asked again.
-fn followers(cluster: &Cluster) -> Vec<SocketAddr> {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let stats: Vec<_> = (0..cluster.nodes())
-            .map(|node| (cluster.address(node), stats(cluster.address(node))))
-            .collect();
-        let follows = |stats: &io::Result<BTreeMap<String, String>>| {
-            let stats = stats.as_ref().ok()?;
-            Some(stats.get("trellis-node")? != stats.get("trellis-leader")?)
-        };
-        let known: Option<Vec<bool>> = stats.iter().map(|(_, stats)| follows(stats)).collect();
-        if let Some(known) = known
-            && known.iter().filter(|follows| **follows).count() == known.len() - 1
-        {
-            let followers = stats.iter().zip(known).filter(|(_, follows)| *follows);
-            return followers.map(|((address, _), _)| *address).collect();
-        }
-        assert!(
-            Instant::now() < until,
-            "no two followers and one leader: {stats:#?}"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn stats(address: SocketAddr) -> io::Result<BTreeMap<String, String>> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(b"stats\r\n")?;
-    let mut reply = BufReader::new(stream);
-    let mut head = String::new();
-    reply.read_line(&mut head)?;
-    let length = head.trim_end().strip_prefix("OK ");
-    let length = length.and_then(|text| text.parse::<u64>().ok());
-    let length = length.ok_or_else(|| io::Error::other(format!("stats: {head:?}")))?;
-    let mut yaml = String::new();
-    reply.take(length).read_to_string(&mut yaml)?;
-    let pairs = yaml.lines().filter_map(|line| line.split_once(": "));
-    Ok(pairs
-        .map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned()))
-        .collect())
 }
 
 /// Runs all programs, a few at a time, and fails with what the failed ones said.

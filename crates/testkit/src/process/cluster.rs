@@ -43,38 +43,86 @@ pub fn trellis_binary() -> io::Result<PathBuf> {
 /// A `trellis local` with its nodes, all stopped when dropped.
 pub struct Cluster {
     local: Child,
+    binary: PathBuf,
     base_port: u16,
     nodes: u16,
+    revives: bool,
     folder: TempDir,
 }
 
 impl Cluster {
-    /// Starts `nodes` nodes (at most 3) and waits for the line "cluster ready".
+    /// Starts `nodes` nodes (at most 3) and waits for the line "cluster ready". A node that dies
+    /// stays dead.
     ///
     /// # Errors
     ///
     /// It cannot be started, ends early, or does not get ready in time; its own words are
     /// included.
     pub fn start(binary: &Path, nodes: u16) -> io::Result<Self> {
+        Self::start_with(binary, nodes, false)
+    }
+
+    /// As [`Self::start`], but a node that dies is started again after three seconds, by
+    /// `trellis local` itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_reviving(binary: &Path, nodes: u16) -> io::Result<Self> {
+        Self::start_with(binary, nodes, true)
+    }
+
+    fn start_with(binary: &Path, nodes: u16, revives: bool) -> io::Result<Self> {
         let base_port = free_base_port()?;
         let folder = TempDir::with_prefix("trellis-cluster-")?;
-        let log_path = folder.path().join("log");
-        let mut local = Command::new(binary)
-            .args(["local", "--no-restart", "--nodes", &nodes.to_string()])
-            .arg("--data-dir")
-            .arg(folder.path().join("data"))
-            .args(["--base-port", &base_port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(&log_path)?)
-            .spawn()?;
-        let stdout = local.stdout.take();
-        let cluster = Self {
+        let local = spawn(binary, nodes, base_port, revives, &folder)?;
+        let mut cluster = Self {
             local,
+            binary: binary.to_owned(),
             base_port,
             nodes,
+            revives,
             folder,
         };
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+
+    /// kill -9 of every node at once, then all of them again on the same ports and data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn kill_all_and_restart(&mut self) -> io::Result<()> {
+        // First the one that would revive them.
+        self.local.kill()?;
+        self.local.wait()?;
+        for node in 0..self.nodes {
+            // One that is dead already is as good.
+            let _ = self.kill(node);
+        }
+        let until = Instant::now() + STOP_MAX;
+        for node in 0..self.nodes {
+            while self.pid(node).is_ok_and(is_running) {
+                if Instant::now() > until {
+                    return Err(io::Error::other(format!("node {node} outlives kill -9")));
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.local = spawn(
+            &self.binary,
+            self.nodes,
+            self.base_port,
+            self.revives,
+            &self.folder,
+        )?;
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> io::Result<()> {
+        let stdout = self.local.stdout.take();
+        let log_path = self.folder.path().join("log");
         let (said, hear) = mpsc::channel();
         // Reads on to the end, so that the pipe never fills up.
         thread::spawn(move || {
@@ -91,7 +139,7 @@ impl Cluster {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match hear.recv_timeout(left) {
-                Ok(line) if line.contains("cluster ready") => return Ok(cluster),
+                Ok(line) if line.contains("cluster ready") => return Ok(()),
                 Ok(line) => lines.push(line),
                 Err(gone) => {
                     let log = fs::read_to_string(&log_path).unwrap_or_default();
@@ -140,7 +188,34 @@ impl Cluster {
     ///
     /// As [`Self::pid`], or it is gone already.
     pub fn kill(&self, node: u16) -> io::Result<()> {
-        Ok(kill_process(self.pid(node)?, Signal::KILL)?)
+        self.signal(node, Signal::KILL)
+    }
+
+    /// SIGSTOP: the node's sockets stay, and it neither hears nor says anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::kill`].
+    pub fn freeze(&self, node: u16) -> io::Result<()> {
+        self.signal(node, Signal::STOP)
+    }
+
+    /// Lets a frozen node go on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::kill`].
+    pub fn thaw(&self, node: u16) -> io::Result<()> {
+        self.signal(node, Signal::CONT)
+    }
+
+    fn signal(&self, node: u16, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(self.pid(node)?, signal)?)
+    }
+
+    /// What the nodes have written to standard error so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -149,6 +224,10 @@ impl Drop for Cluster {
         let pids: Vec<_> = (0..self.nodes)
             .filter_map(|node| self.pid(node).ok())
             .collect();
+        for pid in &pids {
+            // A frozen one would not hear that it is over.
+            let _ = kill_process(*pid, Signal::CONT);
+        }
         if let Some(pid) = i32::try_from(self.local.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
@@ -165,4 +244,36 @@ impl Drop for Cluster {
             }
         }
     }
+}
+
+fn spawn(
+    binary: &Path,
+    nodes: u16,
+    base_port: u16,
+    revives: bool,
+    folder: &TempDir,
+) -> io::Result<Child> {
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(folder.path().join("log"))?;
+    let mut local = Command::new(binary);
+    local.args(["local", "--nodes", &nodes.to_string()]);
+    if !revives {
+        local.arg("--no-restart");
+    }
+    local
+        .arg("--data-dir")
+        .arg(folder.path().join("data"))
+        .args(["--base-port", &base_port.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+}
+
+fn is_running(pid: Pid) -> bool {
+    // A zombie whose parent is gone is reaped by init, sooner or later; it holds nothing any more.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
