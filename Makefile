@@ -8,15 +8,17 @@ CARGO := sh tests/cargo.sh
 NODES ?= 3
 BASE_PORT ?= 11300
 DATA_DIR ?= data
+ROUNDS ?= 20
 
-.PHONY: help run test check build bench soak soak-failover soak-power fmt deny fuzz clean-data
+.PHONY: help run test check build bench soak fmt deny fuzz clean-data
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
 	@echo 'make test    run the tests (installs what they need)'
 	@echo 'make check   formatting, clippy, house rules'
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
-	@echo 'make soak    kill nodes for an hour under load, count what is missing'
+	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
+	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
 	@echo 'make fmt     format the source'
 
 run:
@@ -45,6 +47,16 @@ fmt:
 bench: build
 	@sh tests/install.sh test
 	@. tests/cache.sh; $(CARGO) run --quiet --release --package trellis-bench --bin trellis-bench -- side-by-side --trellis "$$CARGO_TARGET_DIR/release/trellis" $(BENCH)
+
+# Release builds, so that the gaps are those of a real cluster.
+soak:
+	@sh tests/install.sh test
+	@$(CARGO) build --release --package trellis --bin trellis
+	@. tests/cache.sh; TRELLIS_BIN="$$CARGO_TARGET_DIR/release/trellis" TRELLIS_ROUNDS=$(ROUNDS) \
+		$(CARGO) test --release --package trellis-tests --test failover -- --nocapture --test-threads 1
+
+fuzz:
+	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60
 
 deny:
 	@cargo deny check

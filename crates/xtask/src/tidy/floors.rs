@@ -53,6 +53,7 @@ const HOMES: &[Home] = &[
         paths: &[
             "crates/consensus/",
             "crates/store/src/log",
+            "crates/store/src/stories/",
             "crates/store/tests/",
         ],
     },
