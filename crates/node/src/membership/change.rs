@@ -5,11 +5,11 @@ use trellis_types::NodeId;
 
 /// Entries that a learner may still lack when it becomes a voter: about what a commit round of a
 /// busy cluster holds, so that the change does not make the majority wait for it.
-pub const CAUGHT_UP_ENTRIES: u64 = 64;
+pub(super) const CAUGHT_UP_ENTRIES: u64 = 64;
 
 /// What the leader sees of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub(crate) struct Sight {
     /// Heard within the presence bound; always true for the leader itself.
     pub present: bool,
     /// Whether it has an open origin, as the machine says.
@@ -24,7 +24,7 @@ pub struct Sight {
 
 /// What the leader decides membership from: a value, so that it can be tried out.
 #[derive(Clone, Debug, Default)]
-pub struct Council {
+pub(crate) struct Council {
     /// The leader itself.
     pub me: NodeId,
     /// The newest membership.
@@ -39,7 +39,7 @@ pub struct Council {
 
 /// The next single step towards an orderly membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub(crate) enum Duty {
     /// A change stopped half-way: complete it.
     FinishJoint,
     /// The node is no member any more: record its id as never to be used again.
@@ -67,7 +67,7 @@ pub enum Duty {
 ///
 /// Raising the feature level comes only when no member is on its way, so that it and membership
 /// change exclude each other. Source: architecture, sections 12 and 13.
-pub fn next_duty(council: &Council) -> Duty {
+pub(crate) fn next_duty(council: &Council) -> Duty {
     let membership = &council.membership;
     if membership.voters.len() > 1 {
         return Duty::FinishJoint;
@@ -175,7 +175,7 @@ impl Council {
     /// # Errors
     ///
     /// Why not, or why not yet.
-    pub fn may_join(
+    pub(crate) fn may_join(
         &self,
         newcomer: &Member,
         level: u32,
@@ -210,7 +210,7 @@ impl Council {
     /// # Errors
     ///
     /// [`ChangeRefusal::Unknown`].
-    pub fn find(&self, name_or_id: &str) -> Result<Member, ChangeRefusal> {
+    pub(crate) fn find(&self, name_or_id: &str) -> Result<Member, ChangeRefusal> {
         let members = self.membership.members.values();
         let mut found =
             members.filter(|one| one.name == name_or_id || one.id.to_string() == name_or_id);
@@ -232,7 +232,7 @@ impl Council {
     /// # Errors
     ///
     /// Why not, and what to do first.
-    pub fn may_remove(&self, member: &Member, force: bool) -> Result<(), ChangeRefusal> {
+    pub(crate) fn may_remove(&self, member: &Member, force: bool) -> Result<(), ChangeRefusal> {
         let name = member.name.clone();
         for voters in &self.membership.voters {
             if !voters.contains(&member.id) {
@@ -256,7 +256,7 @@ impl Council {
     }
 
     /// The present voter to lead next: the most advanced one, or `wanted` alone.
-    pub fn successor(&self, wanted: Option<NodeId>) -> Option<NodeId> {
+    pub(crate) fn successor(&self, wanted: Option<NodeId>) -> Option<NodeId> {
         let voters = self.membership.voters.last()?;
         voters
             .iter()

@@ -7,7 +7,7 @@ const SAMPLES_MAX: usize = 4_096;
 
 /// The state's digest behind an applied entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DigestSample {
+pub(crate) struct DigestSample {
     /// The entry.
     pub index: u64,
     /// The digest.
@@ -16,7 +16,7 @@ pub struct DigestSample {
 
 /// What two nodes' samples say of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub(crate) enum Comparison {
     /// Equal at this index.
     Equal(u64),
     /// Different at this index: one of the two states is wrong.
@@ -35,14 +35,14 @@ pub enum Comparison {
 /// The newest digests of this node. Promise P7: the same applied index means the same state, and
 /// a digest proves it all the time.
 #[derive(Debug, Default)]
-pub struct Digests {
+pub(crate) struct Digests {
     samples: Mutex<VecDeque<DigestSample>>,
 }
 
 impl Digests {
     /// Notes the digest behind the entry `index`. Indexes ascend; an older one starts afresh
     /// (a snapshot replaced the state).
-    pub fn note(&self, index: u64, digest: u64) {
+    pub(crate) fn note(&self, index: u64, digest: u64) {
         let mut samples = self.samples.lock();
         match samples.back() {
             Some(last) if last.index == index => return,
@@ -56,20 +56,20 @@ impl Digests {
     }
 
     /// The newest samples, at most `count`, oldest first.
-    pub fn newest(&self, count: usize) -> Vec<DigestSample> {
+    pub(crate) fn newest(&self, count: usize) -> Vec<DigestSample> {
         let samples = self.samples.lock();
         samples.iter().skip(samples.len().saturating_sub(count)).copied().collect()
     }
 
     /// This node's digest behind `index`, if it is still known.
-    pub fn at(&self, index: u64) -> Option<u64> {
+    pub(crate) fn at(&self, index: u64) -> Option<u64> {
         let samples = self.samples.lock();
         let place = samples.binary_search_by_key(&index, |sample| sample.index).ok()?;
         samples.get(place).map(|sample| sample.digest)
     }
 
     /// Compares with another node's samples.
-    pub fn compare(&self, theirs: &[DigestSample]) -> Comparison {
+    pub(crate) fn compare(&self, theirs: &[DigestSample]) -> Comparison {
         let mut verdict = Comparison::Unknown;
         for DigestSample { index, digest } in theirs {
             match self.at(*index) {

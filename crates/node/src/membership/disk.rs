@@ -46,13 +46,13 @@ impl DiskMark {
 /// Keeps who is, for the hysteresis and so that status and log can name them. Silent voters do
 /// not count. Source: architecture, section 11.
 #[derive(Debug, Default)]
-pub struct DiskWatch {
+pub(crate) struct DiskWatch {
     short: BTreeSet<String>,
 }
 
 impl DiskWatch {
     /// Looks at the present voters (name, room). `Some` if the list of who is short changed.
-    pub fn look<'a>(
+    pub(crate) fn look<'a>(
         &mut self,
         mark: DiskMark,
         present: impl IntoIterator<Item = (&'a str, DiskSpace)>,
@@ -70,7 +70,7 @@ impl DiskWatch {
     }
 
     /// Whether puts should be refused.
-    pub fn refuse(&self) -> bool {
+    pub(crate) fn refuse(&self) -> bool {
         !self.short.is_empty()
     }
 }

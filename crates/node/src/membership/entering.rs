@@ -221,14 +221,18 @@ async fn hello(
             .chain(answers.values().flat_map(|answer| answer.membership.members.values()))
             .cloned()
             .collect();
-        answers = round(standing, &own, &members, known).await;
+        let (heard, silent) = round(standing, &own, &members, known).await;
+        answers = heard;
         match hello_verdict(&own, &answers) {
             HelloVerdict::Go(why) => {
                 info!(?why, "hello answered");
                 return Ok(());
             }
             HelloVerdict::Stop(stop) => return Err(stop.into()),
-            HelloVerdict::Wait(why) => standing.wait_in(Stage::Hello(why)),
+            HelloVerdict::Wait(why) if silent.is_empty() => standing.wait_in(Stage::Hello(why)),
+            HelloVerdict::Wait(why) => {
+                standing.wait_in(Stage::Hello(format!("{why} ({})", silent.join("; "))));
+            }
         }
         pause.wait(standing).await;
     }
@@ -248,13 +252,14 @@ fn own(standing: &Standing, consensus: &Consensus) -> Option<Own> {
     })
 }
 
-/// One hello to everybody who is known by id, by configuration or by having formed this node.
+/// One hello to everybody who is known by id, by configuration or by having formed this node:
+/// who answered, and why the others did not.
 async fn round(
     standing: &Standing,
     own: &Own,
     members: &[Member],
     known: &[String],
-) -> BTreeMap<NodeId, HelloAnswer> {
+) -> (BTreeMap<NodeId, HelloAnswer>, Vec<String>) {
     let mut targets: BTreeMap<String, NodeId> = BTreeMap::new();
     let configured = standing.forming.addresses();
     for address in known.iter().chain(&configured) {
@@ -263,8 +268,19 @@ async fn round(
     for member in members.iter().filter(|member| member.id != own.id) {
         targets.insert(member.address.clone(), member.id);
     }
-    let asked = targets.iter().map(|(address, id)| ask_hello(standing, *id, address));
-    join_all(asked).await.into_iter().flatten().map(|answer| (answer.from, answer)).collect()
+    let asked = targets.iter().map(async |(address, id)| {
+        let heard = ask_hello(standing, *id, address).await;
+        heard.map_err(|why| format!("{address}: {why}"))
+    });
+    let mut answers = BTreeMap::new();
+    let mut silent = Vec::new();
+    for heard in join_all(asked).await {
+        match heard {
+            Ok(answer) => drop(answers.insert(answer.from, answer)),
+            Err(why) => silent.push(why),
+        }
+    }
+    (answers, silent)
 }
 
 /// Asks who stands at `address`; `id` only says which connection to use.
@@ -329,7 +345,7 @@ pub(crate) async fn watch_for_removal(standing: Arc<Standing>, consensus: Consen
         }
         let Some(own) = own(&standing, &consensus) else { continue };
         let members: Vec<Member> = own.membership.members.values().cloned().collect();
-        let answers = round(&standing, &own, &members, &[]).await;
+        let (answers, _) = round(&standing, &own, &members, &[]).await;
         if let Some(by) = answers.values().find(|answer| answer.removed) {
             let by = by.name.clone();
             standing.stop(HelloStop::Removed { id: own.id, by }.into());

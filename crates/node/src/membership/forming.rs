@@ -16,7 +16,7 @@ pub struct Seed {
 
 /// How a node without a log entry comes into a cluster, as its configuration says.
 #[derive(Clone, Debug)]
-pub struct Forming {
+pub(crate) struct Forming {
     /// This node's id.
     pub id: NodeId,
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Forming {
 
 /// What the forming node has found out in one round of questions.
 #[derive(Clone, Debug, Default)]
-pub struct Round {
+pub(crate) struct Round {
     /// What it is bound to itself.
     pub bound: Option<ClusterId>,
     /// By address: an answer, or why there is none.
@@ -38,7 +38,7 @@ pub struct Round {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FormingStep {
+pub(crate) enum FormingStep {
     /// Bind to this cluster (to a new one if `None`), have every other initial member bind
     /// itself to it, and only then initialise with all of them.
     Initialise(Option<ClusterId>),
@@ -59,12 +59,12 @@ pub enum FormingStep {
 
 impl Forming {
     /// The smallest name among the initial members: the only one that may initialise.
-    pub fn first(&self) -> Option<&str> {
+    pub(crate) fn first(&self) -> Option<&str> {
         self.initial.iter().map(|seed| seed.name.as_str()).min()
     }
 
     /// The addresses to ask: all other initial members, and those to join.
-    pub fn addresses(&self) -> Vec<String> {
+    pub(crate) fn addresses(&self) -> Vec<String> {
         let others = self.initial.iter().filter(|seed| seed.name != self.name);
         others.map(|seed| seed.address.clone()).chain(self.join.iter().cloned()).collect()
     }
@@ -72,7 +72,7 @@ impl Forming {
     /// Decides from one round of answers. The node has no log entry.
     ///
     /// Source: architecture, section 12, "First boot".
-    pub fn step(&self, round: &Round) -> FormingStep {
+    pub(crate) fn step(&self, round: &Round) -> FormingStep {
         let existing: Vec<(&String, &HelloAnswer)> = round
             .heard
             .iter()
@@ -211,7 +211,7 @@ fn reasons(round: &Round) -> String {
 
 /// A smallest node's wish that this node bind itself to a cluster.
 #[derive(Clone, Debug)]
-pub struct BindRequest {
+pub(crate) struct BindRequest {
     /// To which.
     pub cluster: ClusterId,
     /// The name of who asks.
@@ -222,7 +222,7 @@ pub struct BindRequest {
 
 /// Why a node does not bind itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BindRefusal {
+pub(crate) enum BindRefusal {
     /// It is part of a cluster already.
     #[error("{name} is a member of cluster {own} already; cluster {asked} can't have it")]
     Formed {
@@ -266,7 +266,7 @@ impl Forming {
     /// # Errors
     ///
     /// Why not, and what to do about it.
-    pub fn may_bind(
+    pub(crate) fn may_bind(
         &self,
         formed: bool,
         bound: Option<ClusterId>,

@@ -6,7 +6,7 @@ use trellis_types::{NodeId, Run};
 
 /// What a node's own disk says of it, before it takes part in anything.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub(crate) struct Own {
     /// Its id.
     pub id: NodeId,
     /// The last run it used, not raised for this start.
@@ -25,7 +25,7 @@ pub struct Own {
 
 /// What others know of a node: what its disk must hold at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// Its highest run.
     pub run: Run,
     /// The highest term that it acknowledged.
@@ -36,7 +36,7 @@ pub struct Known {
 
 /// One node's answer to a hello. It comes from disk and table and needs no vote.
 #[derive(Clone, Debug)]
-pub struct HelloAnswer {
+pub(crate) struct HelloAnswer {
     /// Who answered.
     pub from: NodeId,
     /// Its name.
@@ -59,7 +59,7 @@ pub struct HelloAnswer {
 
 /// What a started node may do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum HelloVerdict {
+pub(crate) enum HelloVerdict {
     /// Ask again; the text says who is waited for and why.
     Wait(String),
     /// Take part in Raft.
@@ -70,7 +70,7 @@ pub enum HelloVerdict {
 
 /// Why a node may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
+pub(crate) enum Go {
     /// The leader answered.
     LeaderAnswered(NodeId),
     /// A majority answered, and none of it hears a leader.
@@ -118,7 +118,7 @@ pub enum HelloStop {
 /// majority. Answers of another cluster count for nothing.
 ///
 /// Source: architecture, section 12, "Restored or stale volumes".
-pub fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) -> HelloVerdict {
+pub(crate) fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) -> HelloVerdict {
     let ours = || answers.values().filter(|answer| answer.cluster == Some(own.cluster));
     if let Some(stop) = ours().find_map(|answer| must_stop(own, answer)) {
         return HelloVerdict::Stop(stop);

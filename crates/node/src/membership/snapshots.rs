@@ -1,14 +1,14 @@
 use std::{collections::VecDeque, time::Duration};
 
 /// Log bytes since the last snapshot that call for the next, at least.
-pub const SNAPSHOT_LOG_BYTES_MIN: u64 = 256 * 1024 * 1024;
+pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 256 * 1024 * 1024;
 
 /// Two snapshots are at least this far apart.
-pub const SNAPSHOT_INTERVAL_MIN: Duration = Duration::from_secs(60);
+pub(super) const SNAPSHOT_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
 /// Bytes of log kept behind a snapshot for live members that lack them, so that they need no
 /// snapshot themselves.
-pub const LOG_KEPT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+pub(super) const LOG_KEPT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Marks of (index, bytes) that are remembered: enough to find a place in the log by bytes.
 const MARKS_MAX: usize = 1_024;
@@ -19,7 +19,7 @@ const MARKS_MAX: usize = 1_024;
 /// Moments are durations since the node's start. Source: `storage-and-raft.md`, 5.5;
 /// architecture, section 10, rule 3 (the log is purged only up to a durable snapshot), and 11.
 #[derive(Debug, Default)]
-pub struct SnapshotPolicy {
+pub(crate) struct SnapshotPolicy {
     /// Log bytes written when the last snapshot was taken.
     at_snapshot: u64,
     taken: Option<Duration>,
@@ -35,7 +35,7 @@ struct Mark {
 
 /// What the policy looks at.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LogView {
+pub(crate) struct LogView {
     /// Since the node's start.
     pub now: Duration,
     /// Bytes ever appended to the log: those found at the start, and those written since.
@@ -54,7 +54,7 @@ pub struct LogView {
 
 impl SnapshotPolicy {
     /// Whether to take a snapshot now. Saying so counts as having begun one.
-    pub fn due(&mut self, view: &LogView) -> bool {
+    pub(crate) fn due(&mut self, view: &LogView) -> bool {
         self.mark(view);
         if self.taken.is_some_and(|taken| view.now < taken + SNAPSHOT_INTERVAL_MIN) {
             return false;
@@ -72,13 +72,13 @@ impl SnapshotPolicy {
     }
 
     /// A snapshot was begun for another reason, such as a person's wish.
-    pub fn began(&mut self, view: &LogView) {
+    pub(crate) fn began(&mut self, view: &LogView) {
         self.taken = Some(view.now);
         self.at_snapshot = view.written;
     }
 
     /// Up to which index the log may be purged now, if further than before.
-    pub fn purge_to(&mut self, view: &LogView) -> Option<u64> {
+    pub(crate) fn purge_to(&mut self, view: &LogView) -> Option<u64> {
         self.mark(view);
         let kept = match view.matched {
             // Everything that is behind the kept bytes goes, whoever lacks it.

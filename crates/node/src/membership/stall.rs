@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 /// How long log write or apply of a leader may stand still although there is work.
-pub const STALL_HAND_OVER: Duration = Duration::from_secs(2);
+pub(crate) const STALL_HAND_OVER: Duration = Duration::from_secs(2);
 
 /// How long one log write may be outstanding before it counts as failed.
-pub const STALL_FATAL: Duration = Duration::from_secs(10);
+pub(super) const STALL_FATAL: Duration = Duration::from_secs(10);
 
 /// How far the two conveyors of a node have come, and how far they have work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Indexes handed to the log writer.
     pub submitted: u64,
     /// Indexes on disk.
@@ -23,7 +23,7 @@ pub struct Progress {
 
 /// What standing still calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StallVerdict {
+pub(crate) enum StallVerdict {
     /// It moves, or has nothing to do.
     Moving,
     /// Hand leadership over, and don't stand again before it moves.
@@ -34,7 +34,7 @@ pub enum StallVerdict {
 
 /// Notices that a log write or apply does not move. Source: architecture, section 10, rule 7.
 #[derive(Debug, Default)]
-pub struct StallWatch {
+pub(crate) struct StallWatch {
     seen: Progress,
     log_moved: Duration,
     apply_moved: Duration,
@@ -43,7 +43,7 @@ pub struct StallWatch {
 impl StallWatch {
     /// Judges the progress seen at `now` (since the node's start). To be called at least every
     /// half second: what moved in between is noticed only here.
-    pub fn look(&mut self, now: Duration, progress: Progress) -> StallVerdict {
+    pub(crate) fn look(&mut self, now: Duration, progress: Progress) -> StallVerdict {
         if progress.oldest_write.is_some_and(|age| age >= STALL_FATAL) {
             return StallVerdict::Fatal;
         }

@@ -26,7 +26,7 @@ pub const FEATURE_LEVEL: u32 = 1;
 
 /// How far a node has come. Only `Running` takes part in Raft.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// It has no log entry and looks for a cluster, or forms one.
     Forming(String),
     /// It asks the others whether it may take part.

@@ -10,7 +10,7 @@ use super::{DiskSpace, Known};
 
 /// What a leader has seen of a member, as its answers to reports carry it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// What its disk must hold at least.
     pub known: Known,
     /// Its last applied index.
@@ -33,13 +33,13 @@ pub struct Seen {
 ///
 /// Source: architecture, section 12, "Restored or stale volumes".
 #[derive(Debug, Default)]
-pub struct MemberTable {
+pub(crate) struct MemberTable {
     rows: Mutex<BTreeMap<NodeId, (Seen, Instant)>>,
 }
 
 impl MemberTable {
     /// Takes one row in; `age` is how old it was when it arrived.
-    pub fn learn(&self, node: NodeId, seen: Seen, age: Duration) {
+    pub(crate) fn learn(&self, node: NodeId, seen: Seen, age: Duration) {
         let now = Instant::now();
         let at = now.checked_sub(age).unwrap_or(now);
         let mut rows = self.rows.lock();
@@ -58,23 +58,23 @@ impl MemberTable {
     }
 
     /// What others must be told that this node's disk holds at least; zeros if nothing is known.
-    pub fn known(&self, node: NodeId) -> Known {
+    pub(crate) fn known(&self, node: NodeId) -> Known {
         self.rows.lock().get(&node).map(|(seen, _)| seen.known).unwrap_or_default()
     }
 
     /// The row of one node and its age.
-    pub fn get(&self, node: NodeId) -> Option<(Seen, Duration)> {
+    pub(crate) fn get(&self, node: NodeId) -> Option<(Seen, Duration)> {
         self.rows.lock().get(&node).map(|(seen, at)| (seen.clone(), at.elapsed()))
     }
 
     /// All rows with their ages.
-    pub fn all(&self) -> Vec<(NodeId, Seen, Duration)> {
+    pub(crate) fn all(&self) -> Vec<(NodeId, Seen, Duration)> {
         let rows = self.rows.lock();
         rows.iter().map(|(node, (seen, at))| (*node, seen.clone(), at.elapsed())).collect()
     }
 
     /// Forgets nodes for which `keep` is false: the table is bounded by the membership.
-    pub fn retain(&self, keep: impl Fn(NodeId) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         self.rows.lock().retain(|node, _| keep(*node));
     }
 }

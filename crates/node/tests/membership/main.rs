@@ -1,0 +1,314 @@
+//! Stories of nodes that form, leave and enter a cluster. Architecture, section 12.
+
+#[allow(unreachable_pub, missing_docs)]
+mod town;
+
+use trellis_node::membership::NodeStop;
+
+use town::Town;
+
+#[test]
+fn a_node_with_no_members_configured_is_a_cluster_at_once_and_keeps_its_data() {
+    let mut town = Town::of(&["n1"]);
+    town.start("n1");
+    town.wait_ready(&["n1"]);
+    let before = town.status("n1");
+    assert_eq!(before.role, "leader");
+    assert!(before.members[0].voter && before.members.len() == 1);
+    assert_eq!(town.put("n1", "letter"), 1);
+
+    town.kill("n1");
+    town.start("n1");
+    town.wait_ready(&["n1"]);
+    let after = town.status("n1");
+    assert_eq!((after.cluster, after.node), (before.cluster, before.node));
+    assert_eq!(after.jobs, 1);
+    assert_ne!(after.origin, before.origin, "a new run");
+    assert_eq!(town.put("n1", "another"), 2, "ids go on");
+}
+
+#[test]
+fn three_nodes_form_only_when_all_are_there() {
+    let mut town = Town::of(&["n1", "n2", "n3"]);
+    town.start("n1");
+    town.start("n2");
+    town.wait("n1 waits for n3", |town| {
+        let n3 = town.address("n3");
+        let status = town.status("n1");
+        (status.stage == "forming" && status.waits_for?.contains(&n3)).then_some(())
+    });
+    town.wait("n2 waits for n1", |town| {
+        town.status("n2").waits_for?.contains("waiting for n1 to form").then_some(())
+    });
+    let health = town.node("n1").members().health();
+    assert!(health.live && health.started && !health.ready, "{health:?}");
+
+    town.start("n3");
+    town.wait_ready(&["n1", "n2", "n3"]);
+    let clusters = ["n1", "n2", "n3"].map(|name| town.status(name).cluster);
+    assert!(clusters[0].is_some() && clusters.iter().all(|cluster| *cluster == clusters[0]));
+    for (turn, name) in (1..).zip(["n2", "n3", "n1"]) {
+        assert_eq!(town.put(name, "letter"), turn);
+    }
+    town.wait_equal(&["n1", "n2", "n3"]);
+}
+
+#[test]
+fn a_cluster_survives_the_restart_of_any_and_of_all() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.put("n1", "first");
+
+    let leader = town.wait_leader(&all);
+    town.kill(&leader);
+    let others: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+    town.wait_leader(&others);
+    town.put(others[0], "second");
+    town.start(&leader);
+    town.wait_ready(&all);
+    town.wait_equal(&all);
+
+    town.kill_all();
+    town.start_all();
+    town.wait_ready(&all);
+    assert_eq!(town.put("n2", "third"), 3);
+    town.wait_equal(&all);
+    assert_eq!(town.status("n3").jobs, 3);
+}
+
+#[test]
+fn a_started_node_takes_no_part_before_a_majority_has_answered() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.kill_all();
+
+    town.start("n2");
+    town.wait("n2 names whom it waits for", |town| {
+        let why = town.status("n2").waits_for?;
+        (why.contains("n1 at") && why.contains("n3 at") && why.contains("refused")).then_some(())
+    });
+    assert_eq!(town.status("n2").role, "stopped");
+    assert_eq!(town.status("n2").stage, "hello");
+    town.start("n3");
+    town.wait_ready(&["n2", "n3"]);
+}
+
+#[test]
+fn an_empty_disk_comes_back_under_a_new_id_in_place_of_the_dead_one() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.put("n1", "letter");
+    let leader = town.wait_leader(&all);
+    let victim = all.into_iter().find(|name| *name != leader).unwrap_or("n1");
+    let dead = town.status(victim).node;
+
+    town.kill(victim);
+    town.wipe(victim);
+    town.start(victim);
+    town.wait_ready(&all);
+    let reborn = town.status(victim);
+    assert_ne!(reborn.node, dead);
+    let members = town.wait("the dead id to go", |town| {
+        let members = town.status(&leader).members;
+        (members.len() == 3 && members.iter().all(|member| member.voter)).then_some(members)
+    });
+    assert!(members.iter().all(|member| member.node != dead));
+    town.wait_equal(&all);
+    assert_eq!(town.status(victim).jobs, 1);
+}
+
+#[test]
+fn a_cluster_of_one_grows_to_three() {
+    let mut town = Town::of(&["n1"]);
+    town.start("n1");
+    town.wait_ready(&["n1"]);
+    town.put("n1", "letter");
+    town.joining("n2", &["n1"]);
+    town.start("n2");
+    town.wait_ready(&["n1", "n2"]);
+    // Over a follower.
+    town.joining("n3", &["n2"]);
+    town.start("n3");
+    town.wait_ready(&["n1", "n2", "n3"]);
+    town.wait_equal(&["n1", "n2", "n3"]);
+    assert_eq!(town.status("n3").jobs, 1);
+    assert_eq!(town.put("n3", "another"), 2);
+}
+
+#[test]
+fn member_add_invites_a_node_that_waits() {
+    let mut town = Town::of(&["n1"]);
+    town.start("n1");
+    town.wait_ready(&["n1"]);
+    // It has been told to join a node that is not there.
+    town.joining("n2", &["n1"]);
+    let address = town.address("n2");
+    let members = town.node("n1").members().clone();
+    let absent = town.on("n1", members.add(&address));
+    assert!(absent.is_err_and(|refused| refused.again), "nobody is there yet");
+    town.start("n2");
+    let invited = town.on("n1", members.add(&address));
+    assert!(invited.is_ok() || invited.is_err_and(|refused| refused.why.contains("already")));
+    town.wait_ready(&["n1", "n2"]);
+}
+
+#[test]
+fn a_removed_node_is_told_so_and_stops() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let leader = town.wait_leader(&all);
+    let followers: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+    let (asked, victim) = (followers[0], followers[1]);
+
+    // Asked of a follower, which passes it on.
+    let members = town.node(asked).members().clone();
+    let refused = town.on(asked, members.remove(victim, false));
+    assert!(refused.is_err_and(|refused| refused.why.contains("--force")));
+    let removed = town.on(asked, members.remove(victim, true));
+    assert!(removed.is_ok(), "{removed:?}");
+
+    let gone = town.node(victim).members().clone();
+    let stop = town.on(victim, gone.stopped());
+    assert!(stop.to_string().contains("removed from the cluster"), "{stop}");
+    town.kill(victim);
+    town.start(victim);
+    let again = town.node(victim).members().clone();
+    let stop = town.on(victim, again.stopped());
+    assert!(matches!(stop, NodeStop::Hello(_)), "{stop}");
+    assert!(!town.node(victim).members().health().live);
+}
+
+#[test]
+fn an_older_copy_of_the_folder_stops_even_if_it_is_tried_again_and_again() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let copy = town.folder("n3").identity.copy();
+    let older = copy.copy();
+    town.kill("n3");
+    town.start("n3");
+    town.wait_ready(&all);
+
+    town.kill("n3");
+    town.restore("n3", copy);
+    for _ in 0..3 {
+        town.start("n3");
+        let members = town.node("n3").members().clone();
+        let stop = town.on("n3", members.stopped());
+        assert!(stop.to_string().contains("older copy"), "{stop}");
+        town.kill("n3");
+    }
+
+    // After a restart of all only the run can tell; it does.
+    town.kill_all();
+    town.restore("n3", older);
+    town.start_all();
+    let members = town.node("n3").members().clone();
+    let stop = town.on("n3", members.stopped());
+    assert!(stop.to_string().contains("holds run"), "{stop}");
+    town.wait_ready(&["n1", "n2"]);
+}
+
+#[test]
+fn a_folder_of_another_cluster_is_refused_with_both_ids() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    let mut other = Town::of(&all);
+    town.start_all();
+    other.start_all();
+    town.wait_ready(&all);
+    other.wait_ready(&all);
+    let (ours, theirs) = (town.status("n1").cluster, other.status("n1").cluster);
+    let (ours, theirs) = (ours.unwrap_or_default(), theirs.unwrap_or_default());
+    town.kill("n3");
+    other.kill_all();
+    town.swap_folder("n3", &mut other);
+    town.start("n3");
+    town.wait("both ids", |town| {
+        let why = town.status("n3").waits_for?;
+        (why.contains(&ours) && why.contains(&theirs)).then_some(())
+    });
+    assert_eq!(town.status("n3").role, "stopped");
+}
+
+#[test]
+fn a_name_stays_with_its_folder() {
+    let mut town = Town::of(&["n1"]);
+    let mut other = Town::of(&["n2"]);
+    town.start("n1");
+    town.wait_ready(&["n1"]);
+    town.kill("n1");
+    let identity = town.folder("n1").identity.copy();
+    other.restore("n2", identity);
+    let refused = other.try_start("n2").err().map(|error| error.to_string());
+    assert!(refused.is_some_and(|text| text.contains("\"n1\"") && text.contains("\"n2\"")));
+}
+
+#[test]
+fn leadership_is_handed_over_on_request_and_by_drain() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let first = town.wait_leader(&all);
+    let to = all.into_iter().find(|name| *name != first).unwrap_or("n1");
+    let asked = all.into_iter().find(|name| *name != first && *name != to).unwrap_or("n1");
+    let members = town.node(asked).members().clone();
+    let moved = town.on(asked, members.transfer_leader(Some(to)));
+    assert!(moved.is_ok(), "{moved:?}");
+    assert_eq!(town.wait_leader(&all), to);
+
+    town.put(to, "letter");
+    let members = town.node(to).members().clone();
+    town.on(to, members.drain());
+    let health = members.health();
+    assert!(health.draining && !health.ready && health.live, "{health:?}");
+    let rest: Vec<&str> = all.into_iter().filter(|name| *name != to).collect();
+    town.wait_leader(&rest);
+    town.put(rest[0], "another");
+}
+
+#[test]
+fn puts_are_refused_while_a_disk_is_short() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.folder("n2").disk.set_free(1 << 20);
+    town.wait("puts refused everywhere", |town| {
+        let refused = all.iter().all(|name| town.status(name).puts_refused);
+        let leader = town.wait_leader(&all);
+        (refused && town.status(&leader).short_of_disk == ["n2"]).then_some(())
+    });
+    town.wait("n2 compacts", |town| {
+        (town.folder("n2").disk.compactions() > 0).then_some(())
+    });
+    town.folder("n2").disk.set_free(1 << 39);
+    town.wait("puts taken again", |town| {
+        all.iter().all(|name| !town.status(name).puts_refused).then_some(())
+    });
+}
+
+#[test]
+fn an_unformed_node_can_be_unbound() {
+    let mut town = Town::of(&["n1", "n2", "n3"]);
+    town.start("n2");
+    let members = town.node("n2").members().clone();
+    let refused = town.on("n2", members.unbind());
+    assert!(refused.is_err_and(|refused| refused.why.contains("not bound")));
+    let mut single = Town::of(&["n1"]);
+    single.start("n1");
+    single.wait_ready(&["n1"]);
+    let members = single.node("n1").members().clone();
+    let refused = single.on("n1", members.unbind());
+    assert!(refused.is_err_and(|refused| refused.why.contains("member of cluster")));
+}
