@@ -13,6 +13,7 @@ mod front;
 mod grpc;
 mod listener;
 mod member;
+pub mod memory;
 mod metrics;
 mod payload;
 pub mod raft;

@@ -1,6 +1,5 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,11 +8,9 @@ use std::{
 };
 
 use openraft::{
-    ChangeMembers, Instant, Raft, RaftLogReader, ReadPolicy, ServerState, StorageHelper,
+    Instant, Raft, RaftLogReader, ReadPolicy, StorageHelper,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, Fatal, InitializeError, LinearizableReadError, RaftError},
-    metrics::RaftServerMetrics,
-    raft::{ClientWriteResponse, TransferLeaderRequest},
+    errors::{LinearizableReadError, RaftError},
     storage::RaftLogStorage,
 };
 use tokio::{sync::watch, time::timeout};
@@ -22,14 +19,16 @@ use trellis_rpc::pb::{self, raft_server::RaftServer};
 use trellis_types::NodeId;
 
 use crate::{
-    BuildError, ChangeError, ClockSource, ConsensusSettings, Elapsed, Front, Listener, Member,
-    Membership, Payload, PeerProgress, Position, ProposeError, RaftMetrics, RaftService, ReadError,
-    Receipt, Role, StateStore, Transport,
+    BuildError, ClockSource, ConsensusSettings, Elapsed, Front, Listener, Membership, Payload,
+    PeerProgress, Position, ProposeError, RaftMetrics, RaftService, ReadError, Receipt, Role,
+    StateStore, Transport,
     clocks::Clocks,
-    fail_stop,
     raft::{Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
     reads::Reads,
 };
+
+mod change;
+mod watchers;
 
 /// Raft on this node. Cheap to clone.
 #[derive(Clone)]
@@ -123,8 +122,11 @@ impl Consensus {
         }
         self.0.raft.run();
         self.0.front.set_running(true);
-        tokio::spawn(watch_role(self.clone()));
-        tokio::spawn(watch_log(self.0.raft.clone(), self.0.store.clone()));
+        tokio::spawn(watchers::watch_role(self.clone()));
+        tokio::spawn(watchers::watch_log(
+            self.0.raft.clone(),
+            self.0.store.clone(),
+        ));
     }
 
     /// This node.
@@ -270,165 +272,6 @@ impl Consensus {
         }
     }
 
-    /// Forms a cluster of `members`, this node among them, if its log is empty.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError::Refused`] if there is a log already.
-    pub async fn initialize(&self, members: Vec<Member>) -> Result<(), ChangeError> {
-        let members: BTreeMap<_, _> = members
-            .into_iter()
-            .map(|member| (member.id, member))
-            .collect();
-        match self.0.raft.initialize(members).await {
-            Ok(()) => Ok(()),
-            Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
-                Err(ChangeError::Refused(error.to_string()))
-            }
-            Err(RaftError::APIError(InitializeError::NotInMembers(error))) => {
-                Err(ChangeError::Refused(error.to_string()))
-            }
-            Err(RaftError::Fatal(_)) => Err(ChangeError::Stopped),
-        }
-    }
-
-    /// Leader only: `member` gets the log from now on but no vote.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn add_learner(&self, member: Member) -> Result<(), ChangeError> {
-        self.change(self.0.raft.add_learner(member.id, member, false))
-            .await
-    }
-
-    /// Leader only: name and address of a member are those of `member` from now on.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn update_member(&self, member: Member) -> Result<(), ChangeError> {
-        let change = ChangeMembers::SetNodes(BTreeMap::from([(member.id, member)]));
-        self.change(self.0.raft.change_membership(change, true))
-            .await
-    }
-
-    /// Leader only: the learner `new` votes from now on, in place of `dead` if given, who is then
-    /// no member any more.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn replace_voter(
-        &self,
-        dead: Option<NodeId>,
-        new: NodeId,
-    ) -> Result<(), ChangeError> {
-        let mut changes = vec![ChangeMembers::AddVoterIds(BTreeSet::from([new]))];
-        changes.extend(dead.map(|dead| ChangeMembers::RemoveVoters(BTreeSet::from([dead]))));
-        self.change(
-            self.0
-                .raft
-                .change_membership(ChangeMembers::Batch(changes), false),
-        )
-        .await
-    }
-
-    /// Leader only: `node` is no member any more.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn remove(&self, node: NodeId) -> Result<(), ChangeError> {
-        let nodes = BTreeSet::from([node]);
-        let change = match self.membership().is_voter(node) {
-            true => ChangeMembers::RemoveVoters(nodes),
-            false => ChangeMembers::RemoveNodes(nodes),
-        };
-        self.change(self.0.raft.change_membership(change, false))
-            .await
-    }
-
-    /// Leader only: completes a change that a former leader has left half done.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn finish_joint(&self) -> Result<(), ChangeError> {
-        let nothing = ChangeMembers::AddVoterIds(BTreeSet::new());
-        self.change(self.0.raft.change_membership(nothing, false))
-            .await
-    }
-
-    async fn change(
-        &self,
-        change: impl Future<
-            Output = Result<
-                ClientWriteResponse<TypeConfig>,
-                RaftError<TypeConfig, ClientWriteError<TypeConfig>>,
-            >,
-        >,
-    ) -> Result<(), ChangeError> {
-        let changed = timeout(self.0.settings.change_timeout, change).await;
-        match changed.map_err(|_| ChangeError::Unknown)? {
-            Ok(_) => Ok(()),
-            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-                Err(ChangeError::NotLeader {
-                    leader: forward.leader_id,
-                })
-            }
-            Err(RaftError::APIError(ClientWriteError::LogEntryDiscarded(_))) => {
-                Err(ChangeError::Unknown)
-            }
-            Err(RaftError::APIError(error)) => Err(ChangeError::Refused(error.to_string())),
-            Err(RaftError::Fatal(_)) => Err(ChangeError::Stopped),
-        }
-    }
-
-    /// Leader only: hands over to `to`. Returns when it is under way; from then on this leader
-    /// takes no proposals.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`].
-    pub async fn transfer_leader(&self, to: NodeId) -> Result<(), ChangeError> {
-        if let Err(forward) = self.0.raft.as_leader() {
-            return Err(ChangeError::NotLeader {
-                leader: forward.leader_id,
-            });
-        }
-        if !self.membership().is_voter(to) {
-            return Err(ChangeError::Refused(format!("{to} does not vote")));
-        }
-        self.0
-            .raft
-            .trigger()
-            .transfer_leader(to)
-            .await
-            .map_err(|_| ChangeError::Stopped)
-    }
-
-    /// Stands for election at once, as if the leader had asked for it: no lease protects the
-    /// leader. Only for when it is known to be gone (architecture, section 14).
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError::Refused`] if the local log is not durable up to its end in time.
-    pub async fn stand_with_transfer_flag(&self) -> Result<(), ChangeError> {
-        let vote = self.0.raft.server_metrics().borrow_watched().vote;
-        let flushed = self.0.raft.watch_log_progress().get();
-        let last = flushed.and_then(|point| point.last_log_id).or_else(|| {
-            // Nothing was written since the start.
-            self.0.at_rest.last_log.map(Into::into)
-        });
-        let request = TransferLeaderRequest::new(vote, self.0.me, last);
-        match self.0.raft.handle_transfer_leader(request).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(refused)) => Err(ChangeError::Refused(refused.to_string())),
-            Err(_) => Err(ChangeError::Stopped),
-        }
-    }
-
     /// Makes a snapshot soon.
     pub async fn snapshot(&self) {
         // Fails only when Raft has stopped, and then there is nothing to do.
@@ -533,47 +376,4 @@ async fn read_at_rest(
         purged: state.last_purged_log_id.map(Into::into),
         membership: Membership::from(&**membership.effective()),
     })
-}
-
-/// Publishes the role for as long as Raft lives, and ends the process if a failed disk ended Raft.
-async fn watch_role(this: Consensus) {
-    let mut server = this.0.raft.server_metrics();
-    loop {
-        let role = role(&server.borrow_watched());
-        this.0
-            .role
-            .send_if_modified(|known| std::mem::replace(known, role) != role);
-        if server.changed().await.is_err() {
-            break;
-        }
-    }
-    this.0.front.set_running(false);
-    this.0.role.send_replace(Role::Stopped);
-    let end = this.0.raft.metrics().borrow_watched().running_state.clone();
-    match end {
-        Err(Fatal::StorageError(error)) => fail_stop(error),
-        Err(Fatal::Panicked) => fail_stop("raft has panicked"),
-        Err(Fatal::Stopped) | Ok(()) => {}
-    }
-}
-
-/// Tells the store how far the log is durable (rule 2).
-async fn watch_log(raft: Raft<TypeConfig, StateMachine>, store: Arc<dyn StateStore>) {
-    let mut progress = raft.watch_log_progress();
-    while let Ok(point) = progress.next().await {
-        if let Some(last) = point.and_then(|point| point.last_log_id) {
-            store.log_flushed(last.index);
-        }
-    }
-}
-
-fn role(metrics: &RaftServerMetrics<TypeConfig>) -> Role {
-    let (term, leader) = (metrics.vote.leader_id.term, metrics.current_leader);
-    match metrics.state {
-        ServerState::Leader => Role::Leader { term },
-        ServerState::Follower => Role::Follower { term, leader },
-        ServerState::Candidate => Role::Candidate { term },
-        ServerState::Learner => Role::Learner { term, leader },
-        ServerState::Shutdown => Role::Stopped,
-    }
 }
