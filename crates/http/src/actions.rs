@@ -8,7 +8,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use trellis_node::{ChangeRefused, Members};
+use trellis_node::membership::{Members, Refused};
 
 use crate::View;
 
@@ -90,7 +90,7 @@ pub(crate) async fn drain(State(view): State<View>) -> Response {
 /// Carries something out on the main runtime and says how it went.
 async fn change<F>(view: &View, act: impl FnOnce(Members) -> F) -> Response
 where
-    F: Future<Output = Result<String, ChangeRefused>> + Send + 'static,
+    F: Future<Output = Result<String, Refused>> + Send + 'static,
 {
     let Some(members) = view.members.get() else { return starting() };
     let acting = view.runtime.spawn(act(members.clone()));

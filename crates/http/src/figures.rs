@@ -5,7 +5,7 @@ use axum::{
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, MetricEncoder, text::encode_registry},
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text::{encode_eof, encode_registry}},
     metrics::MetricType,
     registry::Registry,
 };
@@ -64,10 +64,13 @@ pub(crate) async fn metrics(State(view): State<View>) -> Response {
     if let Some(figures) = (view.figures)() {
         gathered.register_collector(Box::new(figures));
     }
-    // The registry's text ends with the end marker, which may stand only once.
-    let written = encode_registry(&mut text, &view.registry)
+    // The text ends with one end marker, whatever it is made of.
+    let written = view
+        .registry
+        .get()
+        .map_or(Ok(()), |registry| encode_registry(&mut text, registry))
         .and_then(|()| encode_registry(&mut text, &gathered))
-        .and_then(|()| prometheus_client::encoding::text::encode_eof(&mut text));
+        .and_then(|()| encode_eof(&mut text));
     if let Err(error) = written {
         tracing::error!(%error, "metrics could not be written");
     }
@@ -95,7 +98,7 @@ impl Collector for Figures {
         for (name, help, value) in &self.counters {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter::<(), _, u64>(value, None)?;
+                .encode_counter::<NoLabelSet, _, u64>(value, None)?;
         }
         if !self.commands.is_empty() {
             let mut metric = encoder.encode_descriptor(
@@ -107,7 +110,7 @@ impl Collector for Figures {
             for (command, count) in &self.commands {
                 metric
                     .encode_family(&[("command", *command)])?
-                    .encode_counter::<(), _, u64>(count, None)?;
+                    .encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }
         }
         self.encode_peers(&mut encoder)?;

@@ -6,7 +6,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use trellis_node::{Check, Health};
+use trellis_node::membership::{Check, Health};
 
 use crate::View;
 

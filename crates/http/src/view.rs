@@ -6,7 +6,7 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
-use trellis_node::Members;
+use trellis_node::membership::Members;
 
 use crate::Figures;
 
@@ -18,8 +18,8 @@ pub struct View {
     pub members: Arc<OnceLock<Members>>,
     /// What only the binary can do.
     pub actions: Arc<dyn Actions>,
-    /// What the storage and the node count by themselves.
-    pub registry: Arc<Registry>,
+    /// What storage and node count by themselves, once they are there.
+    pub registry: Arc<OnceLock<Registry>>,
     /// Figures that are gathered when they are asked for; `None` while there is no node.
     pub figures: Arc<dyn Fn() -> Option<Figures> + Send + Sync>,
     /// The runtime on which changes are carried out.

@@ -1,0 +1,123 @@
+//! `trellis serve`: one node, from the first line of its configuration to its last goodbye.
+
+mod assemble;
+mod leave;
+mod signals;
+mod storage;
+
+use std::{fs, sync::Arc};
+
+use nix::unistd;
+use trellis_beanstalk::{Door, DoorSettings, KeepAlive, Listen};
+use trellis_http::AdminPort;
+
+use crate::{
+    args::ServeArgs,
+    exit::{Ended, Exit},
+    settings::{self, Settings},
+    settings_of, telemetry,
+};
+
+/// Runs one node until it is told to stop, or has to.
+///
+/// # Errors
+///
+/// Every way in which a node does not start or does not go on; see [`Exit`].
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
+    if let Some(parent) = args.die_with_parent {
+        die_with(parent)?;
+    }
+    let (_, settings) = settings_of(args)?;
+    let tag = args.die_with_parent.map(|_| settings.name.clone());
+    telemetry::start(&settings, tag);
+    for line in args.unused_flags() {
+        tracing::warn!("{line}");
+    }
+    leave::on_failure();
+
+    // Whatever can be refused is refused before anything is written.
+    let door = Door::bind(door_settings(&settings))
+        .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
+    let admin = AdminPort::bind(settings.admin_listen).map_err(|error| {
+        Ended::new(Exit::System, format!("cannot listen on {} (admin_listen): {error}", settings.admin_listen))
+    })?;
+    if let Some(user) = &settings.user {
+        become_user(user)?;
+    }
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("trellis")
+        .build()
+        .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
+    let result = runtime.block_on(assemble::run(Arc::new(settings), door, admin));
+    leave::within_bounds(match &result {
+        Ok(()) => Exit::Done,
+        Err(ended) => ended.exit,
+    });
+    // Tasks that are still there hold nothing that is not on disk.
+    runtime.shutdown_background();
+    result
+}
+
+/// Ends this process when its parent ends.
+fn die_with(parent: i32) -> Result<(), Ended> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    let orphan = || Ended::new(Exit::System, "the process that started this node is gone");
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
+    // It may have ended before we asked to be told.
+    match getppid() {
+        Some(pid) if pid.as_raw_nonzero().get() == parent => Ok(()),
+        _ => Err(orphan()),
+    }
+}
+
+/// Gives up this user's rights for those of `name`, and of its groups.
+fn become_user(name: &str) -> Result<(), Ended> {
+    let failed = |why: String| Ended::new(Exit::System, format!("cannot become user {name}: {why}"));
+    let user = unistd::User::from_name(name)
+        .map_err(|error| failed(error.to_string()))?
+        .ok_or_else(|| failed("there is no such user".to_owned()))?;
+    if user.uid == unistd::geteuid() {
+        return Ok(());
+    }
+    let c_name = std::ffi::CString::new(name).map_err(|error| failed(error.to_string()))?;
+    unistd::initgroups(&c_name, user.gid)
+        .and_then(|()| unistd::setgid(user.gid))
+        .and_then(|()| unistd::setuid(user.uid))
+        .map_err(|error| failed(error.to_string()))
+}
+
+fn door_settings(settings: &Settings) -> DoorSettings {
+    let listen = settings.listen.iter().map(|listen| match listen {
+        settings::Listen::Tcp(address) => Listen::Tcp(*address),
+        settings::Listen::Unix(path) => Listen::Unix(path.clone()),
+    });
+    let (idle, interval, probes) = settings.keepalive;
+    DoorSettings {
+        listen: listen.collect(),
+        body_bytes_max: settings.body_bytes_max,
+        keep_alive: KeepAlive { idle, interval, probes, user_timeout: settings.user_timeout },
+    }
+}
+
+/// The file that says which process serves a data folder, for as long as it does.
+struct PidFile(std::path::PathBuf);
+
+impl PidFile {
+    fn write(settings: &Settings) -> Result<Self, Ended> {
+        let path = settings.data_dir.join("pid");
+        fs::write(&path, format!("{}\n", std::process::id())).map_err(|error| {
+            Ended::new(Exit::Folder, format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // A file that stays names a process that is gone; nobody trusts it alone.
+        let _ = fs::remove_file(&self.0);
+    }
+}
