@@ -65,26 +65,29 @@ install_rust() {
     fi
     if has rustup; then
         say "install: rustup toolchain install stable"
-        rustup toolchain install stable --profile minimal --component clippy --component rustfmt >&2 \
-            && rustup default stable >&2 || :
+        if rustup toolchain install stable --profile minimal --component clippy --component rustfmt >&2; then
+            rustup default stable >&2
+        fi
     fi
     rust_is_new_enough || die "missing: Rust $rust_wanted or newer, and this system's packages have none; install it with rustup (rustup.rs) and run again"
 }
 
 install_build() {
-    # Unquoted on purpose, here and below: one package a word.
+    # shellcheck disable=SC2046 # here and below on purpose: one package a word
     apt_install $(missing_tools cc=gcc g++=g++ make=make git=git ar=binutils) \
-        $(find /usr/lib -name 'libclang*.so*' 2>/dev/null | grep -q . || echo libclang-dev)
+        $(installed libclang-dev || has clang || echo libclang-dev)
     install_rust
 }
 
 install_test() {
+    # shellcheck disable=SC2046
     apt_install $(missing_tools \
         beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables)
     has beanstalkd && has haproxy && has nc
 }
 
 install_clients() {
+    # shellcheck disable=SC2046
     apt_install $(missing_tools python3=python3 php=php-cli ruby=ruby node=nodejs npm=npm go=golang-go javac=default-jdk-headless mvn=maven) \
         $(python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv) \
         $(for p in php-pda-pheanstalk ruby-beaneater; do installed "$p" || echo "$p"; done)

@@ -2,57 +2,26 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
-struct Beanstalkd {
-    child: Child,
-    address: String,
-}
+use trellis_testkit::process::{Server, ServerCommand};
 
-/// Below the ports that the kernel gives to clients, so that none of them takes ours in between.
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+struct Beanstalkd(Server);
 
 impl Beanstalkd {
-    fn start(args: &[&str]) -> Self {
-        for _ in 0..100 {
-            // Test binaries that run at the same time begin at different places.
-            let offset = std::process::id() % 900 * 10;
-            let port = 21_000 + offset as u16 + NEXT_PORT.fetch_add(1, Ordering::Relaxed);
-            if let Some(server) = Self::start_on(port, args) {
-                return server;
-            }
-        }
-        panic!("no free port for beanstalkd");
-    }
-
-    /// `None` if another server has the port.
-    fn start_on(port: u16, args: &[&str]) -> Option<Self> {
-        let child = Command::new("beanstalkd")
-            .args(["-l", "127.0.0.1", "-p", &port.to_string()])
-            .args(args)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("beanstalkd is installed (make test installs it)");
-        let mut server = Self {
-            child,
-            address: format!("127.0.0.1:{port}"),
+    fn start(flags: &[&str]) -> Self {
+        let command = ServerCommand {
+            program: "beanstalkd".into(),
+            first: Vec::new(),
+            flags: flags.iter().map(ToString::to_string).collect(),
+            always_stores: false,
+            more: |_| Vec::new(),
         };
-        let begun = Instant::now();
-        while let Err(error) = TcpStream::connect(&server.address) {
-            if let Ok(Some(_)) = server.child.try_wait() {
-                return None;
-            }
-            let waited = begun.elapsed();
-            assert!(waited < Duration::from_secs(10), "beanstalkd: {error}");
-            std::thread::yield_now();
-        }
-        (server.stat("pid") == u64::from(server.child.id())).then_some(server)
+        Self(Server::start(command).expect("beanstalkd is installed (make test installs it)"))
     }
 
     fn stat(&self, key: &str) -> u64 {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = TcpStream::connect(self.0.address()).expect("it listens");
         stream.write_all(b"stats\r\n").expect("it takes a line");
         let mut reply = BufReader::new(stream);
         let mut head = String::new();
@@ -73,19 +42,12 @@ impl Beanstalkd {
     }
 }
 
-impl Drop for Beanstalkd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn bench(server: &Beanstalkd, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trellis-bench"))
         .args([
             "run",
             "--target",
-            &server.address,
+            &server.0.address().to_string(),
             "--seconds",
             "0.5",
             "--warm-up",
