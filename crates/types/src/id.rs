@@ -94,3 +94,21 @@ impl fmt::Display for SessionId {
         write!(f, "{}/{}", self.origin, self.connection)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_reads_node_run_connection() {
+        let origin = OriginId {
+            node: NodeId(0xab),
+            run: Run(3),
+        };
+        let session = SessionId {
+            origin,
+            connection: ConnectionId(7),
+        };
+        assert_eq!(session.to_string(), "00000000000000ab/3/7");
+    }
+}

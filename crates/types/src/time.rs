@@ -50,3 +50,24 @@ impl Seconds {
         u64::from(self.0) * 1000
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stays_at_its_ends_instead_of_wrapping() {
+        let (start, end) = (Timestamp(0), Timestamp(u64::MAX));
+        assert_eq!(end.after(Seconds(1)), end);
+        assert_eq!(end.after_ms(1), end);
+        assert_eq!(start.before_ms(1), start);
+        assert_eq!(start.ms_since(end), 0);
+        assert_eq!(Seconds(u32::MAX).as_ms(), 4_294_967_295_000);
+    }
+
+    #[test]
+    fn seconds_are_truncated_towards_zero() {
+        assert_eq!(Timestamp(2_999).seconds_since(Timestamp(1_000)), 1);
+        assert_eq!(Timestamp(1_999).seconds_since(Timestamp(1_000)), 0);
+    }
+}

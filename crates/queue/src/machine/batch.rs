@@ -103,7 +103,7 @@ impl Machine {
             Command::KickJob { job } => self.kick_job(*job, out),
             Command::PauseTube { tube, delay } => self.pause_tube(tube, *delay, out),
             Command::EndWait => {
-                self.end_wait(session, out);
+                self.end_wait(session, Answer::TimedOut, out);
                 return Verdict::Silent;
             }
             Command::CloseSession => {

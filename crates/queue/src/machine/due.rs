@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use trellis_types::{JobId, SessionId, Timestamp, limits};
 
 use super::Machine;
-use crate::{Answer, Event, Outcome, TubeId};
+use crate::{Answer, Outcome, TubeId};
 
 /// Everything that happens by itself, by kind; within a kind by (moment, id).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,14 +87,8 @@ impl Machine {
                 };
                 self.make_ready_and(job, count, out);
             }
-            Kind::Margin(session) => self.end_wait_with(session, Answer::DeadlineSoon, out),
-            Kind::Timeout(session) => self.end_wait_with(session, Answer::TimedOut, out),
-        }
-    }
-
-    fn end_wait_with(&mut self, session: SessionId, answer: Answer, out: &mut Outcome) {
-        if self.unpark(session).is_some() {
-            out.events.push(Event::Deferred { session, answer });
+            Kind::Margin(session) => self.end_wait(session, Answer::DeadlineSoon, out),
+            Kind::Timeout(session) => self.end_wait(session, Answer::TimedOut, out),
         }
     }
 }

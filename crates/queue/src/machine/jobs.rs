@@ -232,4 +232,16 @@ mod tests {
         }
         assert_eq!(jobs, Jobs::default());
     }
+
+    #[test]
+    fn a_few_survivors_keep_no_whole_page() {
+        let mut jobs = Jobs::default();
+        for id in 0..32 {
+            jobs.insert(job(id));
+        }
+        for id in 1..32 {
+            jobs.remove(JobId(id));
+        }
+        assert!(jobs.pages.values().map(Vec::capacity).sum::<usize>() < 4);
+    }
 }

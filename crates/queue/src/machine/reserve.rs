@@ -10,6 +10,8 @@ impl Machine {
     /// nothing. A reserve of a suspended origin takes no job but waits, so that a node that is
     /// away swallows none; with time-out 0 it is decided as usual.
     ///
+    /// The first in line needs no regard: nobody whose turn it is waits beside a ready job.
+    ///
     /// Refused with [`Answer::OutOfMemory`] if it lists more names than the setting allows.
     ///
     /// Source: protocol specification, 5.3 and 6.6; architecture, section 6.
@@ -33,6 +35,7 @@ impl Machine {
         {
             return Verdict::Answer(answer);
         }
+        // Also of a suspended origin, beside a ready job: it would be warned by the next entry.
         if self.is_inside_margin(session) {
             return Verdict::Answer(Answer::DeadlineSoon);
         }

@@ -67,15 +67,13 @@ impl Machine {
         }
     }
 
-    /// The client half-closed: nobody will send it a job any more, so its wait is over.
+    /// Ends a wait, if there is one, with `answer`: its time is up, a hold of its session enters
+    /// the safety margin, or the client has half-closed and will be sent no job any more.
     ///
-    /// Source: protocol specification, 1.10; architecture, section 3.
-    pub(super) fn end_wait(&mut self, session: SessionId, out: &mut Outcome) {
+    /// Source: protocol specification, 1.10, 6.6 and 6.7.
+    pub(super) fn end_wait(&mut self, session: SessionId, answer: Answer, out: &mut Outcome) {
         if self.unpark(session).is_some() {
-            out.events.push(Event::Deferred {
-                session,
-                answer: Answer::TimedOut,
-            });
+            out.events.push(Event::Deferred { session, answer });
         }
     }
 

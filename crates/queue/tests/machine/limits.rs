@@ -1,6 +1,8 @@
 //! Bounds that are decided inside apply: replicated settings, and the due events per entry.
 
-use trellis_queue::{Answer, Content, Entry, LeaderCommand, Machine, Setting, Verdict};
+use trellis_queue::{
+    Answer, Content, Entry, LeaderCommand, Machine, MetaRow, Row, Setting, Verdict,
+};
 use trellis_types::{JobId, Timestamp, limits};
 
 use crate::story::{Story, put, reserve};
@@ -39,6 +41,26 @@ fn there_are_at_most_so_many_jobs() {
     assert_eq!(story.says(ann, put("mail", 0, 0, 1, "")), OUT_OF_MEMORY);
     story.delete(ann, JobId(1));
     assert_eq!(story.says(ann, put("mail", 0, 0, 1, "")), inserted(3));
+}
+
+/// Ids stay below 2^44, with room for groups above (architecture, section 13).
+#[test]
+fn when_the_ids_are_used_up_puts_are_refused() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let rows = story.machine.rows().map(|row| match row {
+        Row::Meta(meta) => Row::Meta(MetaRow {
+            next_job: limits::JOB_ID_MAX,
+            ..meta
+        }),
+        other => other,
+    });
+    story.machine = Machine::load(rows).expect("a sound image");
+    assert_eq!(
+        story.says(ann, put("mail", 0, 0, 1, "")),
+        inserted(limits::JOB_ID_MAX)
+    );
+    assert_eq!(story.says(ann, put("mail", 0, 0, 1, "")), OUT_OF_MEMORY);
 }
 
 #[test]
