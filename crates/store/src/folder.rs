@@ -1,0 +1,117 @@
+//! The data folder itself: who may use it, which format lies in it, and how a small file is
+//! replaced so that a power cut leaves the old or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::OpenError;
+
+/// The format that this binary writes, and the newest that it reads.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Held as long as the folder is in use; the kernel lets go of it when the process ends, however.
+pub(crate) struct FolderLock {
+    _file: File,
+}
+
+/// Makes the folder if need be, locks it, and checks or writes its format.
+pub(crate) fn claim(dir: &Path) -> Result<FolderLock, OpenError> {
+    let at = |what: &'static str| {
+        let dir = dir.to_owned();
+        move |source| OpenError::Io { what, dir, source }
+    };
+    fs::create_dir_all(dir).map_err(at("can't make the data folder"))?;
+    let lock = lock(dir)?;
+    match fs::read_to_string(dir.join("FORMAT")) {
+        Ok(text) => check_format(dir, &text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Written before anything else is, so a folder with data and without it is not ours.
+            if dir.join("log").exists() || dir.join("state").exists() {
+                return Err(OpenError::NoFormat {
+                    dir: dir.to_owned(),
+                });
+            }
+            replace_file(
+                &dir.join("FORMAT"),
+                format!("trellis {FORMAT}\n").as_bytes(),
+            )
+            .map_err(at("can't write FORMAT in the data folder"))?;
+            if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+                sync_dir(parent).map_err(at("can't sync the folder above the data folder"))?;
+            }
+        }
+        Err(error) => return Err(at("can't read FORMAT in the data folder")(error)),
+    }
+    Ok(lock)
+}
+
+fn lock(dir: &Path) -> Result<FolderLock, OpenError> {
+    let io_error = |source| OpenError::Io {
+        what: "can't open LOCK in the data folder",
+        dir: dir.to_owned(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join("LOCK"))
+        .map_err(io_error)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(FolderLock { _file: file }),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Err(OpenError::InUse {
+            dir: dir.to_owned(),
+            pid: fs::read_to_string(dir.join("pid"))
+                .ok()
+                .map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty()),
+        }),
+        Err(error) => Err(io_error(error.into())),
+    }
+}
+
+fn check_format(dir: &Path, text: &str) -> Result<(), OpenError> {
+    let found = text
+        .trim()
+        .strip_prefix("trellis ")
+        .and_then(|number| number.parse::<u32>().ok());
+    match found {
+        None => Err(OpenError::NoFormat {
+            dir: dir.to_owned(),
+        }),
+        Some(found) if found > FORMAT => Err(OpenError::NewerFormat {
+            dir: dir.to_owned(),
+            found,
+            known: FORMAT,
+        }),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Makes the names in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Replaces `path` as one step and durably: written beside it, synced, renamed, folder synced.
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = File::create(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&beside, path)?;
+    match path.parent() {
+        Some(dir) => sync_dir(dir),
+        None => Ok(()),
+    }
+}
+
+/// Removes a folder with all that is in it; fine if it is not there.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,37 @@
+//! Floor 4: what a node keeps. The only place that knows RocksDB.
+//!
+//! A data folder holds `LOCK`, `FORMAT`, `log/` (the raft log and the node's identity, synced),
+//! `state/<generation>/` (the mirror of the machine, written behind apply), `state/CURRENT` and
+//! `snapshots/<id>/`.
+//!
+//! Architecture invariant: nothing here decides anything about jobs or terms. It keeps what it is
+//! given, in order, and says so when it is on disk; when the disk fails it stops the process.
+//! Source: architecture, sections 10 to 12.
+
+mod codec;
+mod error;
+mod failure;
+mod folder;
+mod free_space;
+mod gate;
+mod identity;
+mod log;
+mod metrics;
+mod options;
+mod rocks;
+mod snapshot;
+mod state;
+mod store;
+
+pub use error::{IdentityError, OpenError};
+pub use failure::FailStop;
+pub use free_space::{FreeSpace, free_space};
+pub use identity::{IdentityStore, StoredIdentity};
+pub use log::{LogEngine, LogReader, LogStore, Step};
+pub use metrics::{LogMetrics, StateMetrics};
+pub use options::{LogOptions, StateOptions, StoreOptions};
+pub use state::StateMirror;
+pub use store::{Opened, Store};
+
+#[cfg(test)]
+mod stories;

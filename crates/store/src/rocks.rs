@@ -1,0 +1,57 @@
+//! What both RocksDB instances have in common.
+
+use std::io;
+
+use rocksdb::{AsColumnFamilyRef, DB, Error, ErrorKind, InfoLogger, LogLevel, Options};
+
+/// Options of an instance that writes nothing while nothing is asked of it: no periodic dumps, no
+/// info log of its own (warnings go to ours).
+pub(crate) fn instance_options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_stats_dump_period_sec(0);
+    options.set_stats_persist_period_sec(0);
+    options.set_max_background_jobs(2);
+    options.set_info_logger(InfoLogger::new_callback_logger(
+        LogLevel::Warn,
+        |level, line| {
+            let line = line.trim_end();
+            match level {
+                LogLevel::Error | LogLevel::Fatal => tracing::error!(line, "RocksDB"),
+                LogLevel::Warn => tracing::warn!(line, "RocksDB"),
+                LogLevel::Debug | LogLevel::Info | LogLevel::Header => {
+                    tracing::debug!(line, "RocksDB")
+                }
+            }
+        },
+    ));
+    options
+}
+
+/// A family that the instance was opened with.
+pub(crate) fn family<'a>(db: &'a DB, name: &str) -> io::Result<&'a impl AsColumnFamilyRef> {
+    db.cf_handle(name)
+        .ok_or_else(|| io::Error::other(format!("RocksDB has no family {name}")))
+}
+
+/// A flush or compaction that failed in the background shows nowhere else until it is too late.
+pub(crate) fn health(db: &DB) -> io::Result<()> {
+    match db.property_int_value(rocksdb::properties::BACKGROUND_ERRORS) {
+        Ok(None | Some(0)) => Ok(()),
+        Ok(Some(count)) => Err(io::Error::other(format!(
+            "RocksDB had {count} background error(s); its warnings say which"
+        ))),
+        Err(error) => Err(io_error(error)),
+    }
+}
+
+/// RocksDB's words, with a kind that the caller may branch on.
+pub(crate) fn io_error(error: Error) -> io::Error {
+    let kind = match error.kind() {
+        ErrorKind::Corruption => io::ErrorKind::InvalidData,
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.into_string())
+}

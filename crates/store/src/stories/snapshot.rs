@@ -1,0 +1,281 @@
+use std::fs;
+
+use trellis_consensus::{Loaded, Position, Snapshot, SnapshotReceiver, StateStore};
+
+use super::replica::*;
+use super::*;
+
+fn hasty() -> Folder {
+    Folder::with(|options| options.state.window = Duration::ZERO)
+}
+
+/// A node with some jobs, small and large.
+fn busy(folder: &Folder) -> Replica {
+    let mut node = Replica::new(folder);
+    for n in 0..40 {
+        node.put(format!("letter {n} ").repeat(n * 20));
+    }
+    node.tell(vec![reserve(), delete(trellis_types::JobId(3))]);
+    node
+}
+
+/// What goes over the wire; `spoil` may change it.
+fn send(
+    snapshot: &dyn Snapshot,
+    to: &dyn StateStore,
+    spoil: impl Fn(&str, &mut Vec<u8>),
+) -> io::Result<Box<dyn SnapshotReceiver>> {
+    let mut receiver = to.receive_snapshot()?;
+    for file in snapshot.files() {
+        receiver.begin(&file)?;
+        let mut offset = 0;
+        while offset < file.len {
+            let mut chunk = snapshot.read(&file.name, offset, 1_000)?.to_vec();
+            offset += chunk.len() as u64;
+            spoil(&file.name, &mut chunk);
+            receiver.write(&chunk)?;
+        }
+    }
+    receiver.finish()?;
+    Ok(receiver)
+}
+
+fn install(
+    node: &Replica,
+    received: Box<dyn SnapshotReceiver>,
+    of: Position,
+) -> io::Result<Loaded> {
+    let state = node.opened.state.clone();
+    node.block_on(async move { state.install(received, of).await })
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_snapshot_installed_elsewhere_is_the_same_state() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    assert_eq!(snapshot.position(), at(node.next - 1));
+
+    let mut other = Replica::new(&there);
+    other.put("of another life");
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    let loaded = install(&other, received, snapshot.position()).unwrap();
+    assert_eq!(loaded.applied, Some(snapshot.position()));
+    assert_eq!(loaded.machine.digest(), node.machine.digest());
+    loaded.machine.check().unwrap();
+    let current = other.opened.state.current_snapshot().unwrap().unwrap();
+    assert_eq!(current.files(), snapshot.files());
+    assert_eq!(
+        names(&there.path().join("state")),
+        ["2", "CURRENT"],
+        "the old one is gone"
+    );
+
+    // It goes on from there, and finds itself there again.
+    other.machine = loaded.machine;
+    other.next = node.next;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let purge = other.opened.log.purge(at(node.next - 1).into());
+    runtime.block_on(purge).unwrap();
+    other.tell(vec![]);
+    other.put("news");
+    let owed = other.owe(trellis_types::JobId(40), "letter 39 ".len() * 39 * 20);
+    assert_eq!(owed.read().unwrap(), "letter 39 ".repeat(39 * 20));
+    other.settle();
+    let digest = other.machine.digest();
+    drop(owed);
+    drop(other);
+    assert_eq!(Replica::load(there.open()).machine.digest(), digest);
+    assert_eq!(there.failures(), [""; 0]);
+}
+
+/// Faults D35.
+#[test]
+fn a_snapshot_damaged_on_its_way_is_refused() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let other = Replica::new(&there);
+    let digest = other.machine.digest();
+    let to = other.opened.state.as_ref();
+    let refused = send(snapshot.as_ref(), to, |name, chunk| {
+        if name.ends_with(".sst") {
+            chunk[0] ^= 1;
+        }
+    });
+    assert_eq!(refused.err().unwrap().kind(), io::ErrorKind::InvalidData);
+    let refused = send(snapshot.as_ref(), to, |_, chunk| {
+        chunk.pop();
+    });
+    assert_eq!(refused.err().unwrap().kind(), io::ErrorKind::InvalidData);
+    assert_eq!(names(&there.path().join("snapshots")), [""; 0]);
+    other.settle();
+    drop(other);
+    assert_eq!(Replica::load(there.open()).machine.digest(), digest);
+    assert_eq!(
+        there.failures(),
+        [""; 0],
+        "the sender is to blame, not this disk"
+    );
+}
+
+#[test]
+fn a_snapshot_damaged_on_the_senders_disk_is_refused() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let other = Replica::new(&there);
+    let shelf = here.path().join("snapshots");
+    let data = shelf.join(&names(&shelf)[0]).join("data");
+    let victim = data.join(
+        &snapshot
+            .files()
+            .iter()
+            .find(|file| file.name.ends_with(".sst"))
+            .unwrap()
+            .name,
+    );
+    let mut bytes = fs::read(&victim).unwrap();
+    bytes[10] ^= 1;
+    fs::write(&victim, bytes).unwrap();
+    let refused = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {});
+    assert_eq!(refused.err().unwrap().kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
+fn files_with_surprising_names_are_refused() {
+    let folder = hasty();
+    let node = Replica::new(&folder);
+    for name in [
+        "../../FORMAT",
+        "a/b",
+        "",
+        ".hidden",
+        "LOCK",
+        "LOG.old.1",
+        "000001.log",
+    ] {
+        let mut receiver = node.opened.state.receive_snapshot().unwrap();
+        let file = trellis_consensus::SnapshotFile {
+            name: name.to_owned(),
+            len: 1,
+            crc32c: 0,
+        };
+        let refused = receiver.begin(&file).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{name:?}");
+    }
+}
+
+/// Rule 4: what a snapshot is of is read from it, and rule 5: a wrong one changes nothing.
+#[test]
+fn a_snapshot_of_another_entry_than_promised_leaves_the_state_alone() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let mut other = Replica::new(&there);
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    let refused = install(&other, received, at(999)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+    other.put("life goes on");
+    other.settle();
+    let digest = other.machine.digest();
+    drop(other);
+    assert_eq!(Replica::load(there.open()).machine.digest(), digest);
+}
+
+#[test]
+fn a_snapshot_stays_readable_while_a_newer_one_takes_its_place() {
+    let folder = hasty();
+    let mut node = busy(&folder);
+    let first = node.snapshot();
+    node.put("news");
+    let second = node.snapshot();
+    assert!(second.position() > first.position());
+    let file = first
+        .files()
+        .into_iter()
+        .find(|file| file.name.ends_with(".sst"))
+        .unwrap();
+    assert_eq!(
+        first.read(&file.name, 0, usize::MAX).unwrap().len() as u64,
+        file.len
+    );
+    assert_eq!(names(&folder.path().join("snapshots")).len(), 2);
+    drop(first);
+    assert_eq!(names(&folder.path().join("snapshots")).len(), 1);
+
+    let again = node.snapshot();
+    assert_eq!(
+        again.position(),
+        second.position(),
+        "nothing happened since"
+    );
+    let position = second.position();
+    drop((second, again, node));
+    let current = folder.open().state.current_snapshot().unwrap().unwrap();
+    assert_eq!(current.position(), position);
+}
+
+#[test]
+fn an_install_overtakes_a_snapshot_that_is_being_made() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let other = Replica::new(&there);
+    let building = other.begin_snapshot();
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    install(&other, received, snapshot.position()).unwrap();
+    let built = other.block_on(building).unwrap();
+    assert_eq!(
+        built.position(),
+        snapshot.position(),
+        "its own is thrown away"
+    );
+    assert_eq!(names(&there.path().join("snapshots")).len(), 1);
+}
+
+#[test]
+fn a_crash_leaves_no_halves_behind() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let other = busy(&there);
+    other.snapshot();
+    let mut receiver = other.opened.state.receive_snapshot().unwrap();
+    receiver.begin(&snapshot.files()[0]).unwrap();
+    // Killed while one snapshot comes in and a generation is half made.
+    fs::create_dir_all(there.path().join("state/2")).unwrap();
+    let image = there.crash_image();
+    assert_eq!(names(&image.path().join("snapshots")).len(), 2);
+    let again = Replica::load(image.open());
+    assert_eq!(again.machine.digest(), other.machine.digest());
+    assert_eq!(names(&image.path().join("snapshots")).len(), 1);
+    assert_eq!(names(&image.path().join("state")), ["1", "CURRENT"]);
+}
+
+#[test]
+fn a_damaged_manifest_is_as_good_as_none() {
+    let folder = hasty();
+    let node = busy(&folder);
+    node.snapshot();
+    let image = folder.crash_image();
+    let shelf = image.path().join("snapshots");
+    let manifest = shelf.join(&names(&shelf)[0]).join("manifest");
+    let mut bytes = fs::read(&manifest).unwrap();
+    bytes[7] ^= 1;
+    fs::write(&manifest, bytes).unwrap();
+    let again = Replica::load(image.open());
+    assert!(again.opened.state.current_snapshot().unwrap().is_none());
+    assert_eq!(again.snapshot().position(), at(node.next - 1));
+}
