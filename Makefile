@@ -38,8 +38,8 @@ test:
 check:
 	@sh tests/install.sh build
 	@$(CARGO) fmt --all --check
-	@$(CARGO) clippy --workspace --all-targets -- --deny warnings
 	@$(CARGO) xtask tidy
+	@$(CARGO) clippy --workspace --all-targets -- --deny warnings
 
 fmt:
 	@$(CARGO) fmt --all

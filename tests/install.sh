@@ -28,6 +28,9 @@ missing_tools() {
     done
 }
 
+knows_package() { apt-cache show "$1" 2>/dev/null | grep -q '^Package:'; }
+update_packages() { [ "$(id -u)" = 0 ] && apt-get update >/dev/null 2>&1; }
+
 apt_install() {
     [ $# -gt 0 ] || return 0
     has apt-get || die "missing: $* (and this system has no apt-get); install them and run again"
@@ -59,9 +62,9 @@ rust_is_new_enough() {
 
 install_rust() {
     rust_is_new_enough && return 0
-    if ! has rustup && has apt-cache; then
-        # Only newer releases have this package (Debian 13, Ubuntu 24.04).
-        ( apt_install rustup ) || :
+    # Only newer releases have this package (Debian 13, Ubuntu 24.04).
+    if ! has rustup && has apt-cache && { knows_package rustup || { update_packages && knows_package rustup; }; }; then
+        apt_install rustup
     fi
     if has rustup; then
         say "install: rustup toolchain install stable"
