@@ -102,7 +102,7 @@ fn debians_beanstalkd_speaks_as_written() {
     all_as_written(&TcpHouse {
         name: "Debian's beanstalkd".into(),
         troupe: Troupe::Beanstalkd,
-        // One for each talk: while clients keep a 1.12 busy its timers are late.
+        // One for each talk: busy clients disturb the timers of others in a 1.12.
         addresses: Vec::new(),
         starter: Some(Box::new(beanstalkd)),
         slack: slack(),

@@ -1,5 +1,5 @@
 use std::{
-    io,
+    fs, io,
     net::{Ipv4Addr, TcpListener},
     process,
     sync::atomic::{AtomicU16, Ordering},
@@ -42,4 +42,28 @@ fn find(offsets: &[u16]) -> io::Result<u16> {
         }
     }
     Err(io::Error::other("no free port found"))
+}
+
+/// Whether this very process listens on `port` of IPv4: somebody else may have taken it meanwhile,
+/// and would answer, too.
+pub(super) fn listens(pid: u32, port: u16) -> bool {
+    let Ok(table) = fs::read_to_string("/proc/net/tcp") else {
+        return false;
+    };
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    let sockets: Vec<_> = open
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .map(|link| link.to_string_lossy().into_owned())
+        .collect();
+    // sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_whitespace();
+        let local = columns.nth(1).unwrap_or_default();
+        let listening = columns.nth(1) == Some("0A");
+        let inode = columns.nth(5).unwrap_or_default();
+        let this_port = local.ends_with(&format!(":{port:04X}"));
+        listening && this_port && sockets.contains(&format!("socket:[{inode}]"))
+    })
 }

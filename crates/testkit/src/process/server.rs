@@ -1,7 +1,7 @@
 use std::{
     ffi::OsString,
     fs, io,
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::port::free_port;
+use super::port::{free_base_port, listens};
 
 /// How long a server may take to listen.
 const STARTUP_MAX: Duration = Duration::from_secs(30);
@@ -46,18 +46,26 @@ impl Server {
     ///
     /// It cannot be started, ends early, or does not listen in time; its own words are included.
     pub fn start(command: ServerCommand) -> io::Result<Self> {
-        let port = super::free_base_port().or_else(|_| free_port())?;
-        let folder = TempDir::with_prefix("trellis-server-")?;
-        fs::create_dir(folder.path().join("data"))?;
-        let child = spawn(&command, port, &folder)?;
-        let mut server = Self {
-            command,
-            port,
-            folder,
-            child,
-        };
-        server.wait_until_it_listens()?;
-        Ok(server)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let port = free_base_port()?;
+            let folder = TempDir::with_prefix("trellis-server-")?;
+            fs::create_dir(folder.path().join("data"))?;
+            let child = spawn(&command, port, &folder)?;
+            let mut server = Self {
+                command: command.clone(),
+                port,
+                folder,
+                child,
+            };
+            match server.wait_until_it_listens() {
+                Ok(()) => return Ok(server),
+                // Somebody else may have taken the port between our look and the server's bind.
+                Err(_) if tries < 3 && matches!(server.child.try_wait(), Ok(Some(_))) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Where clients connect.
@@ -113,22 +121,19 @@ impl Server {
 
     fn wait_until_it_listens(&mut self) -> io::Result<()> {
         let until = Instant::now() + STARTUP_MAX;
-        loop {
-            let failure = match TcpStream::connect_timeout(&self.address(), STARTUP_MAX) {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
+        while !listens(self.child.id(), self.port) {
             let ended = self.child.try_wait()?;
             if ended.is_some() || Instant::now() > until {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
                 let program = self.command.program.display();
                 return Err(io::Error::other(format!(
-                    "{program} does not listen on {} ({failure}; ended: {ended:?}); it says:\n{log}",
+                    "{program} does not listen on {} (ended: {ended:?}); it says:\n{log}",
                     self.address()
                 )));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(5));
         }
+        Ok(())
     }
 }
 

@@ -10,15 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trellis_testkit::process::{free_base_port, temporary_folder, trellis_binary};
+use trellis_testkit::process::{free_base_port, temporary_folder};
+
+/// The program. That a test of this package names it also makes `cargo test --workspace` build it
+/// for the tests of other packages.
+const TRELLIS: &str = env!("CARGO_BIN_EXE_trellis");
 
 /// How long anything in here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `trellis` with these arguments; it must end by itself.
 fn trellis(arguments: &[&str]) -> Output {
-    let binary = trellis_binary().expect("a binary to test");
-    Command::new(binary)
+    Command::new(TRELLIS)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
@@ -37,7 +40,7 @@ impl Drop for Killed {
 /// Starts `trellis serve` that listens on `path` only.
 fn serve_on(path: &Path, data: &Path) -> Killed {
     let port = free_base_port().expect("a port");
-    let child = Command::new(trellis_binary().expect("a binary to test"))
+    let child = Command::new(TRELLIS)
         .args(["serve", "-l", &format!("unix:{}", path.display()), "-b"])
         .arg(data)
         .args(["--peer-listen", &format!("127.0.0.1:{}", port + 1)])
