@@ -19,7 +19,8 @@ use tokio::{
 use tonic::transport::server::TcpIncoming;
 use tracing::{error, info};
 use trellis_consensus::{
-    BuildError, Consensus, ConsensusSettings, Listener, GrpcTransport, StateStore, raft::RaftLogStorage, raft::TypeConfig,
+    BuildError, Consensus, ConsensusSettings, GrpcTransport, Listener, StateStore,
+    raft::RaftLogStorage, raft::TypeConfig,
 };
 use trellis_rpc::{
     ClusterId, Identity as PeerIdentity, IdentityGuard, MESSAGE_BYTES_MAX, Peers, SharedIdentity,
@@ -29,8 +30,8 @@ use trellis_rpc::{
 use crate::{
     Core, CoreParts, Node, NodeSettings, PeerNeighbours,
     membership::{
-        self, BadMembers, CoreView, Disk, Forming, Identity, MemberSettings, MemberTable,
-        Members, PeerService, Stage, Standing, Witness, blocking,
+        self, BadMembers, CoreView, Disk, Forming, Identity, MemberSettings, MemberTable, Members,
+        PeerService, Stage, Standing, Witness, blocking,
     },
 };
 
@@ -98,7 +99,16 @@ pub async fn boot<L>(parts: BootParts<L>) -> Result<Node, BootError>
 where
     L: RaftLogStorage<TypeConfig>,
 {
-    let BootParts { identity, log, state, disk, settings, consensus, members, version } = parts;
+    let BootParts {
+        identity,
+        log,
+        state,
+        disk,
+        settings,
+        consensus,
+        members,
+        version,
+    } = parts;
     let standing = stand(identity.clone(), disk, &members, version).await?;
     let port = open_port(members.listen).await?;
     let core = Core::new(standing.id(), settings, state.bodies());
@@ -110,7 +120,10 @@ where
     });
     let parts = CoreParts {
         consensus: consensus.clone(),
-        neighbours: Arc::new(PeerNeighbours::new(standing.peers.clone(), consensus.clone())),
+        neighbours: Arc::new(PeerNeighbours::new(
+            standing.peers.clone(),
+            consensus.clone(),
+        )),
         next_run: Arc::new(move || identity.next_run()),
     };
     // Not before the hello is answered: a start that is refused must not raise the run, or a
@@ -133,7 +146,9 @@ pub(crate) async fn stand(
     let (found, known) = (members.name.clone(), identity.name());
     if known.is_empty() {
         let (identity, name) = (identity.clone(), found.clone());
-        blocking(move || identity.set_name(&name)).await.map_err(BootError::Identity)?;
+        blocking(move || identity.set_name(&name))
+            .await
+            .map_err(BootError::Identity)?;
     } else if known != found {
         return Err(BootError::OtherName { found, known });
     }
@@ -192,7 +207,10 @@ where
 {
     let transport = Arc::new(GrpcTransport::new(standing.peers.clone()));
     let witnessed = standing.witnessed.clone();
-    let listener = Box::new(Witness { witnessed, inner: listener });
+    let listener = Box::new(Witness {
+        witnessed,
+        inner: listener,
+    });
     Ok(Consensus::build(settings, standing.id(), log, state, transport, listener).await?)
 }
 

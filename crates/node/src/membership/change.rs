@@ -77,11 +77,18 @@ pub(crate) fn next_duty(council: &Council) -> Duty {
     if let Some(id) = council.unretired.iter().find(gone) {
         return Duty::Retire(*id);
     }
-    if let Some(moved) = membership.members.values().find_map(|member| council.moved(member)) {
+    if let Some(moved) = membership
+        .members
+        .values()
+        .find_map(|member| council.moved(member))
+    {
         return Duty::Readdress(moved);
     }
-    let learners: Vec<&Member> =
-        membership.members.values().filter(|member| !voters.contains(&member.id)).collect();
+    let learners: Vec<&Member> = membership
+        .members
+        .values()
+        .filter(|member| !voters.contains(&member.id))
+        .collect();
     let mut waiting = Vec::new();
     for learner in &learners {
         let twin = |other: &&&Member| {
@@ -189,7 +196,11 @@ impl Council {
         }
         if level < self.level {
             let (node, cluster) = (newcomer.id, self.level);
-            return Err(ChangeRefusal::TooOld { node, own: level, cluster });
+            return Err(ChangeRefusal::TooOld {
+                node,
+                own: level,
+                cluster,
+            });
         }
         for member in self.membership.members.values() {
             if member.name == newcomer.name && self.lives(member.id) {
@@ -197,7 +208,11 @@ impl Council {
                 return Err(ChangeRefusal::NameTaken { name, owner });
             }
             // A second learner has to wait, unless the first is its own former self.
-            let voter = self.membership.voters.iter().any(|set| set.contains(&member.id));
+            let voter = self
+                .membership
+                .voters
+                .iter()
+                .any(|set| set.contains(&member.id));
             if !voter && member.name != newcomer.name {
                 return Err(ChangeRefusal::Underway(member.name.clone()));
             }
@@ -217,7 +232,10 @@ impl Council {
         // Of two with one name the voter is meant: the other is on its way to replace it.
         let first = found.next();
         let voter = |member: &&Member| {
-            self.membership.voters.iter().any(|voters| voters.contains(&member.id))
+            self.membership
+                .voters
+                .iter()
+                .any(|voters| voters.contains(&member.id))
         };
         first
             .filter(voter)
@@ -246,7 +264,12 @@ impl Council {
             let needed = left.len() / 2 + 1;
             if present < needed {
                 let left = left.len();
-                return Err(ChangeRefusal::NoMajority { name, needed, left, present });
+                return Err(ChangeRefusal::NoMajority {
+                    name,
+                    needed,
+                    left,
+                    present,
+                });
             }
             if left.len() == 2 && !force {
                 return Err(ChangeRefusal::NoTolerance(name));
@@ -272,7 +295,10 @@ impl Council {
 
     fn moved(&self, member: &Member) -> Option<Member> {
         let address = self.sights.get(&member.id)?.address.clone()?;
-        (address != member.address).then(|| Member { address, ..member.clone() })
+        (address != member.address).then(|| Member {
+            address,
+            ..member.clone()
+        })
     }
 
     fn present(&self, id: NodeId) -> bool {
@@ -289,7 +315,9 @@ impl Council {
         let Member { id, name, .. } = learner;
         let sight = self.sight(*id);
         if !sight.present {
-            return Err(format!("{name} ({id}) is to become a voter, but is not present"));
+            return Err(format!(
+                "{name} ({id}) is to become a voter, but is not present"
+            ));
         }
         match sight.lag {
             Some(lag) if lag <= CAUGHT_UP_ENTRIES => {}
@@ -305,7 +333,9 @@ impl Council {
         if let Some(dead) = dead
             && self.lives(dead)
         {
-            return Err(format!("{name} ({id}) waits for the origin of node {dead} to expire"));
+            return Err(format!(
+                "{name} ({id}) waits for the origin of node {dead} to expire"
+            ));
         }
         let away: Vec<String> = voters
             .iter()
@@ -330,7 +360,11 @@ impl Council {
 
     /// The highest level that every member understands; `None` while one has not told.
     fn common_level(&self) -> Option<u32> {
-        let levels = self.membership.members.keys().map(|id| self.sight(*id).level);
+        let levels = self
+            .membership
+            .members
+            .keys()
+            .map(|id| self.sight(*id).level);
         levels.collect::<Option<Vec<u32>>>()?.into_iter().min()
     }
 }
@@ -342,13 +376,18 @@ mod tests {
     use super::*;
 
     fn member(id: u64, name: &str) -> Member {
-        Member { id: NodeId(id), name: name.into(), address: format!("{name}:1") }
+        Member {
+            id: NodeId(id),
+            name: name.into(),
+            address: format!("{name}:1"),
+        }
     }
 
     /// Three voters n1, n2, n3, all present and level; node 1 leads.
     fn three() -> Council {
-        let members: BTreeMap<NodeId, Member> =
-            [1, 2, 3].map(|id| (NodeId(id), member(id, &format!("n{id}")))).into();
+        let members: BTreeMap<NodeId, Member> = [1, 2, 3]
+            .map(|id| (NodeId(id), member(id, &format!("n{id}"))))
+            .into();
         let sight = Sight {
             present: true,
             open_origin: true,
@@ -362,7 +401,11 @@ mod tests {
             unretired: members.keys().copied().collect(),
             level: 1,
             membership: Membership {
-                position: Some(Position { term: 1, leader: NodeId(1), index: 1 }),
+                position: Some(Position {
+                    term: 1,
+                    leader: NodeId(1),
+                    index: 1,
+                }),
                 voters: vec![members.keys().copied().collect()],
                 members,
             },
@@ -383,7 +426,9 @@ mod tests {
         }
 
         fn dead(self, id: u64) -> Self {
-            self.seeing(id, |sight| (sight.present, sight.open_origin) = (false, false))
+            self.seeing(id, |sight| {
+                (sight.present, sight.open_origin) = (false, false)
+            })
         }
     }
 
@@ -404,19 +449,30 @@ mod tests {
     #[test]
     fn a_leader_that_finds_a_joint_membership_completes_it() {
         let mut council = three().with_learner(4, "n4");
-        council.membership.voters.push([NodeId(1), NodeId(2), NodeId(4)].into());
+        council
+            .membership
+            .voters
+            .push([NodeId(1), NodeId(2), NodeId(4)].into());
         assert_eq!(next_duty(&council), Duty::FinishJoint);
     }
 
     #[test]
     fn an_empty_disk_comes_back_under_a_new_id_in_place_of_the_dead_one() {
         let council = three().dead(3).with_learner(9, "n3");
-        assert_eq!(next_duty(&council), Duty::Replace { dead: NodeId(3), new: NodeId(9) });
+        assert_eq!(
+            next_duty(&council),
+            Duty::Replace {
+                dead: NodeId(3),
+                new: NodeId(9)
+            }
+        );
     }
 
     #[test]
     fn the_dead_id_is_replaced_only_once_its_origin_is_over() {
-        let council = three().seeing(3, |sight| sight.present = false).with_learner(9, "n3");
+        let council = three()
+            .seeing(3, |sight| sight.present = false)
+            .with_learner(9, "n3");
         rests_because(&council, "origin of node 0000000000000003 to expire");
     }
 
@@ -431,18 +487,31 @@ mod tests {
 
     #[test]
     fn a_learner_first_catches_up() {
-        let behind = three().with_learner(4, "n4").seeing(4, |sight| sight.lag = Some(10_000));
+        let behind = three()
+            .with_learner(4, "n4")
+            .seeing(4, |sight| sight.lag = Some(10_000));
         rests_because(&behind, "10000 entries left");
-        let mute = three().with_learner(4, "n4").seeing(4, |sight| sight.lag = None);
+        let mute = three()
+            .with_learner(4, "n4")
+            .seeing(4, |sight| sight.lag = None);
         rests_because(&mute, "not acknowledged anything");
-        let away = three().with_learner(4, "n4").seeing(4, |sight| sight.present = false);
+        let away = three()
+            .with_learner(4, "n4")
+            .seeing(4, |sight| sight.present = false);
         rests_because(&away, "not present");
-        assert_eq!(next_duty(&three().with_learner(4, "n4")), Duty::Promote(NodeId(4)));
+        assert_eq!(
+            next_duty(&three().with_learner(4, "n4")),
+            Duty::Promote(NodeId(4))
+        );
     }
 
     #[test]
     fn a_disk_lost_twice_leaves_no_learner_behind() {
-        let council = three().dead(3).with_learner(8, "n3").dead(8).with_learner(9, "n3");
+        let council = three()
+            .dead(3)
+            .with_learner(8, "n3")
+            .dead(8)
+            .with_learner(9, "n3");
         assert_eq!(next_duty(&council), Duty::Drop(NodeId(8)));
     }
 
@@ -456,7 +525,10 @@ mod tests {
     #[test]
     fn a_member_that_moved_is_found_at_its_new_address() {
         let moved = three().seeing(2, |sight| sight.address = Some("elsewhere:1".into()));
-        let there = Member { address: "elsewhere:1".into(), ..member(2, "n2") };
+        let there = Member {
+            address: "elsewhere:1".into(),
+            ..member(2, "n2")
+        };
         assert_eq!(next_duty(&moved), Duty::Readdress(there));
         let stayed = three().seeing(2, |sight| sight.address = Some("n2:1".into()));
         assert_eq!(next_duty(&stayed), Duty::Rest(Vec::new()));
@@ -474,9 +546,9 @@ mod tests {
         assert_eq!(next_duty(&one_old), Duty::Rest(Vec::new()));
         let one_unknown = two(three()).seeing(2, |sight| sight.level = None);
         assert_eq!(next_duty(&one_unknown), Duty::Rest(Vec::new()));
-        let joining = two(three())
-            .with_learner(4, "n4")
-            .seeing(4, |sight| (sight.level, sight.lag) = (Some(2), Some(10_000)));
+        let joining = two(three()).with_learner(4, "n4").seeing(4, |sight| {
+            (sight.level, sight.lag) = (Some(2), Some(10_000))
+        });
         rests_because(&joining, "catching up");
     }
 
@@ -484,14 +556,22 @@ mod tests {
     fn newcomers_are_taken_in_one_at_a_time_and_by_names_of_their_own() {
         let council = three();
         assert_eq!(council.may_join(&member(4, "n4"), 1, false), Ok(false));
-        assert_eq!(council.may_join(&member(2, "n2"), 1, false), Ok(true), "it is there already");
+        assert_eq!(
+            council.may_join(&member(2, "n2"), 1, false),
+            Ok(true),
+            "it is there already"
+        );
         let taken = council.may_join(&member(4, "n2"), 1, false);
         assert!(matches!(taken, Err(ChangeRefusal::NameTaken { .. })));
         assert_eq!(
             council.may_join(&member(4, "n4"), 1, true),
             Err(ChangeRefusal::Retired(NodeId(4)))
         );
-        let old = Council { level: 3, ..three() }.may_join(&member(4, "n4"), 2, false);
+        let old = Council {
+            level: 3,
+            ..three()
+        }
+        .may_join(&member(4, "n4"), 2, false);
         assert!(matches!(old, Err(ChangeRefusal::TooOld { .. })));
         let busy = three().with_learner(4, "n4");
         assert_eq!(
@@ -499,17 +579,31 @@ mod tests {
             Err(ChangeRefusal::Underway("n4".into()))
         );
         let again = three().with_learner(4, "n4").dead(4);
-        assert_eq!(again.may_join(&member(5, "n4"), 1, false), Ok(false), "its own former self");
+        assert_eq!(
+            again.may_join(&member(5, "n4"), 1, false),
+            Ok(false),
+            "its own former self"
+        );
     }
 
     #[test]
     fn a_removal_must_leave_a_majority_that_is_there() {
         let council = three();
         let n3 = member(3, "n3");
-        assert_eq!(council.may_remove(&n3, false), Err(ChangeRefusal::NoTolerance("n3".into())));
+        assert_eq!(
+            council.may_remove(&n3, false),
+            Err(ChangeRefusal::NoTolerance("n3".into()))
+        );
         assert_eq!(council.may_remove(&n3, true), Ok(()));
         let short = three().dead(2).may_remove(&n3, true);
-        assert!(matches!(short, Err(ChangeRefusal::NoMajority { needed: 2, present: 1, .. })));
+        assert!(matches!(
+            short,
+            Err(ChangeRefusal::NoMajority {
+                needed: 2,
+                present: 1,
+                ..
+            })
+        ));
         let mut alone = three();
         alone.membership.voters = vec![[NodeId(1)].into()];
         let last = alone.may_remove(&member(1, "n1"), true);
@@ -520,7 +614,10 @@ mod tests {
     fn members_are_found_by_name_or_id_the_voter_first() {
         let council = three().dead(3).with_learner(9, "n3");
         assert_eq!(council.find("n3").map(|found| found.id), Ok(NodeId(3)));
-        assert_eq!(council.find("0000000000000009").map(|found| found.id), Ok(NodeId(9)));
+        assert_eq!(
+            council.find("0000000000000009").map(|found| found.id),
+            Ok(NodeId(9))
+        );
         assert!(council.find("n7").is_err());
     }
 

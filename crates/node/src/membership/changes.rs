@@ -1,11 +1,7 @@
 //! Changes of members as people and newcomers ask for them, and the leader's steady work of
 //! bringing the membership into order.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 use tonic::Status;
@@ -47,11 +43,17 @@ pub struct Refused {
 
 impl Refused {
     fn later(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: true }
+        Self {
+            why: why.into(),
+            again: true,
+        }
     }
 
     fn never(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: false }
+        Self {
+            why: why.into(),
+            again: false,
+        }
     }
 }
 
@@ -63,27 +65,40 @@ impl From<ChangeRefusal> for Refused {
                 | ChangeRefusal::NameTaken { .. }
                 | ChangeRefusal::NoMajority { .. }
         );
-        Self { why: refusal.to_string(), again }
+        Self {
+            why: refusal.to_string(),
+            again,
+        }
     }
 }
 
 pub(crate) fn reply(outcome: Outcome) -> pb::ChangeReply {
     match outcome {
-        Ok(done) => pb::ChangeReply { done, refused: None, again: false },
-        Err(Refused { why, again }) => {
-            pb::ChangeReply { done: String::new(), refused: Some(why), again }
-        }
+        Ok(done) => pb::ChangeReply {
+            done,
+            refused: None,
+            again: false,
+        },
+        Err(Refused { why, again }) => pb::ChangeReply {
+            done: String::new(),
+            refused: Some(why),
+            again,
+        },
     }
 }
 
 pub(crate) fn no_leader(standing: &Standing) -> pb::ChangeReply {
     let name = standing.name();
-    reply(Err(Refused::later(format!("{name} hears no leader; try again when there is one"))))
+    reply(Err(Refused::later(format!(
+        "{name} hears no leader; try again when there is one"
+    ))))
 }
 
 /// The leader that this node hears, if it is another one and the request may still be passed on.
 pub(crate) fn leader_address(standing: &Standing, hops: u32) -> Option<(NodeId, String)> {
-    let leader = standing.leader().filter(|leader| *leader != standing.id() && hops > 0)?;
+    let leader = standing
+        .leader()
+        .filter(|leader| *leader != standing.id() && hops > 0)?;
     let member = standing.membership().members.remove(&leader)?;
     Some((leader, member.address))
 }
@@ -101,20 +116,27 @@ pub(crate) async fn change(
                 remove(standing, &member, force).await
             }
             Some(Change::TransferLeader(to)) => transfer(standing, &to).await,
-            None => Err(Refused::never("a change this version does not know; update the node")),
+            None => Err(Refused::never(
+                "a change this version does not know; update the node",
+            )),
         }));
     }
     let Some((leader, address)) = leader_address(standing, request.hops) else {
         return Ok(no_leader(standing));
     };
-    let request = pb::ChangeRequest { hops: request.hops - 1, ..request };
+    let request = pb::ChangeRequest {
+        hops: request.hops - 1,
+        ..request
+    };
     let asked = async {
         let mut peer = standing.peers.peer(leader, &address, Lane::Control)?;
         peer.change(request).await
     };
     match timeout(CHANGE_TIMEOUT, asked).await {
         Ok(answer) => answer.map(tonic::Response::into_inner),
-        Err(_) => Ok(reply(Err(Refused::later(format!("the leader at {address} does not answer"))))),
+        Err(_) => Ok(reply(Err(Refused::later(format!(
+            "the leader at {address} does not answer"
+        ))))),
     }
 }
 
@@ -143,16 +165,31 @@ pub(crate) async fn take_in(standing: &Arc<Standing>, newcomer: Member, level: u
 
 /// Invites the node at `address`; it joins by itself then.
 async fn add(standing: &Arc<Standing>, address: &str) -> Outcome {
-    let cluster = standing.cluster().ok_or_else(|| Refused::later("this node is not bound"))?;
+    let cluster = standing
+        .cluster()
+        .ok_or_else(|| Refused::later("this node is not bound"))?;
     // The newcomer asks any of them; who answers passes it on to the leader.
-    let via: Vec<String> =
-        standing.membership().members.into_values().map(|member| member.address).collect();
-    let request = pb::InviteRequest { cluster: convert::cluster_bytes(cluster), via };
+    let via: Vec<String> = standing
+        .membership()
+        .members
+        .into_values()
+        .map(|member| member.address)
+        .collect();
+    let request = pb::InviteRequest {
+        cluster: convert::cluster_bytes(cluster),
+        via,
+    };
     let asked = async {
-        let mut peer = standing.peers.peer(NodeId::default(), address, Lane::Control)?;
+        let mut peer = standing
+            .peers
+            .peer(NodeId::default(), address, Lane::Control)?;
         peer.invite(request).await
     };
-    let pb::InviteReply { node, name, refused } = match timeout(TRANSFER_TIMEOUT, asked).await {
+    let pb::InviteReply {
+        node,
+        name,
+        refused,
+    } = match timeout(TRANSFER_TIMEOUT, asked).await {
         Ok(Ok(reply)) => reply.into_inner(),
         Ok(Err(status)) => {
             return Err(Refused::later(format!("{address}: {}", status.message())));
@@ -161,7 +198,10 @@ async fn add(standing: &Arc<Standing>, address: &str) -> Outcome {
     };
     match refused {
         Some(why) => Err(Refused::never(why)),
-        None => Ok(format!("{name} ({}) is invited and will join", NodeId(node))),
+        None => Ok(format!(
+            "{name} ({}) is invited and will join",
+            NodeId(node)
+        )),
     }
 }
 
@@ -204,33 +244,41 @@ pub(crate) async fn transfer(standing: &Arc<Standing>, name_or_id: &str) -> Outc
         "" => None,
         named => Some(council.find(named)?),
     };
-    if wanted.as_ref().is_some_and(|member| member.id == standing.id()) {
+    if wanted
+        .as_ref()
+        .is_some_and(|member| member.id == standing.id())
+    {
         return Ok(format!("{} leads already", standing.name()));
     }
-    let to = council.successor(wanted.as_ref().map(|member| member.id)).ok_or_else(|| {
-        Refused::later(match &wanted {
-            Some(member) => format!("{} is no present voter", member.name),
-            None => "no other voter is present".to_owned(),
-        })
-    })?;
+    let to = council
+        .successor(wanted.as_ref().map(|member| member.id))
+        .ok_or_else(|| {
+            Refused::later(match &wanted {
+                Some(member) => format!("{} is no present voter", member.name),
+                None => "no other voter is present".to_owned(),
+            })
+        })?;
     hand_over(standing, consensus, to).await
 }
 
 /// Waits until `to` is level, hands over, and waits until this node does not lead any more.
-pub(crate) async fn hand_over(
-    standing: &Standing,
-    consensus: &Consensus,
-    to: NodeId,
-) -> Outcome {
+pub(crate) async fn hand_over(standing: &Standing, consensus: &Consensus, to: NodeId) -> Outcome {
     let name = match standing.membership().members.remove(&to) {
         Some(member) => member.name,
         None => to.to_string(),
     };
     let mut role = consensus.role();
     let moved = async {
-        consensus.transfer_leader(to).await.map_err(|error| error.to_string())?;
-        let deposed = role.wait_for(|role| !matches!(role, Role::Leader { .. })).await;
-        deposed.map(|_| ()).map_err(|_| "consensus has stopped".to_owned())
+        consensus
+            .transfer_leader(to)
+            .await
+            .map_err(|error| error.to_string())?;
+        let deposed = role
+            .wait_for(|role| !matches!(role, Role::Leader { .. }))
+            .await;
+        deposed
+            .map(|_| ())
+            .map_err(|_| "consensus has stopped".to_owned())
     };
     match timeout(TRANSFER_TIMEOUT, moved).await {
         Ok(Ok(())) => {
@@ -248,11 +296,16 @@ async fn committed<E: std::fmt::Display>(
     match timeout(CHANGE_TIMEOUT, change).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Refused::later(error.to_string())),
-        Err(_) => Err(Refused::later("no majority has agreed in time; it may still happen")),
+        Err(_) => Err(Refused::later(
+            "no majority has agreed in time; it may still happen",
+        )),
     }
 }
 
-pub(crate) async fn propose(standing: &Standing, commands: Vec<LeaderCommand>) -> Result<(), String> {
+pub(crate) async fn propose(
+    standing: &Standing,
+    commands: Vec<LeaderCommand>,
+) -> Result<(), String> {
     let core = standing.core.get().ok_or("this node is still starting")?;
     match timeout(CHANGE_TIMEOUT, core.propose(commands)).await {
         Ok(Ok(_)) => Ok(()),
@@ -291,7 +344,9 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
             };
         }
         let told = standing.table.get(id);
-        let reports = told.as_ref().is_some_and(|(_, age)| *age <= REPORT_COUNTS_FOR);
+        let reports = told
+            .as_ref()
+            .is_some_and(|(_, age)| *age <= REPORT_COUNTS_FOR);
         let progress = metrics.peers.iter().find(|peer| peer.node == id);
         let matched = progress.and_then(|peer| peer.matched);
         Sight {
@@ -300,12 +355,27 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
                 || (reports && !membership.is_voter(id)),
             open_origin: open.contains(&id),
             lag: matched.map(|index| last.saturating_sub(index)),
-            level: told.as_ref().map(|(seen, _)| seen.level).filter(|level| *level > 0),
-            address: told.map(|(seen, _)| seen.address).filter(|address| !address.is_empty()),
+            level: told
+                .as_ref()
+                .map(|(seen, _)| seen.level)
+                .filter(|level| *level > 0),
+            address: told
+                .map(|(seen, _)| seen.address)
+                .filter(|address| !address.is_empty()),
         }
     };
-    let sights = membership.members.keys().map(|id| (*id, see(*id))).collect();
-    Council { me: standing.id(), membership, sights, level, unretired }
+    let sights = membership
+        .members
+        .keys()
+        .map(|id| (*id, see(*id)))
+        .collect();
+    Council {
+        me: standing.id(),
+        membership,
+        sights,
+        level,
+        unretired,
+    }
 }
 
 /// The leader's steady work: one step at a time towards an orderly membership. Never returns.
@@ -357,7 +427,9 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
 }
 
 async fn retire(standing: &Standing, id: NodeId) -> Result<(), Refused> {
-    propose(standing, vec![LeaderCommand::RetireNode(id)]).await.map_err(Refused::later)?;
+    propose(standing, vec![LeaderCommand::RetireNode(id)])
+        .await
+        .map_err(Refused::later)?;
     standing.table.retain(|known| known != id);
     standing.peers.forget(id);
     Ok(())

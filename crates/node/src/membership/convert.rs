@@ -28,13 +28,20 @@ pub(crate) fn hello_answer(reply: pb::HelloReply) -> HelloAnswer {
         leads: reply.leads,
         leader: reply.leader.map(NodeId),
         membership: reply.membership.map(Membership::from).unwrap_or_default(),
-        knows: Known { run: Run(reply.run), term: reply.term, flushed: reply.flushed },
+        knows: Known {
+            run: Run(reply.run),
+            term: reply.term,
+            flushed: reply.flushed,
+        },
         removed: reply.removed,
     }
 }
 
 pub(crate) fn seed(seed: pb::Seed) -> Seed {
-    Seed { name: seed.name, address: seed.address }
+    Seed {
+        name: seed.name,
+        address: seed.address,
+    }
 }
 
 /// `None` if the cluster id is none.
@@ -70,18 +77,31 @@ pub(crate) fn seen(message: pb::Seen) -> (NodeId, Seen, Duration) {
             flushed: message.flushed,
         },
         applied: message.applied,
-        disk: DiskSpace { free: message.disk_free, total: message.disk_total },
+        disk: DiskSpace {
+            free: message.disk_free,
+            total: message.disk_total,
+        },
         level: message.level,
         version: message.version,
         address: message.address,
     };
-    (NodeId(message.node), seen, Duration::from_millis(message.age_ms))
+    (
+        NodeId(message.node),
+        seen,
+        Duration::from_millis(message.age_ms),
+    )
 }
 
 pub(crate) fn sample(message: pb::DigestSample) -> DigestSample {
-    DigestSample { index: message.index, digest: message.digest }
+    DigestSample {
+        index: message.index,
+        digest: message.digest,
+    }
 }
 
 pub(crate) fn sample_message(sample: DigestSample) -> pb::DigestSample {
-    pb::DigestSample { index: sample.index, digest: sample.digest }
+    pb::DigestSample {
+        index: sample.index,
+        digest: sample.digest,
+    }
 }

@@ -58,13 +58,19 @@ impl Digests {
     /// The newest samples, at most `count`, oldest first.
     pub(crate) fn newest(&self, count: usize) -> Vec<DigestSample> {
         let samples = self.samples.lock();
-        samples.iter().skip(samples.len().saturating_sub(count)).copied().collect()
+        samples
+            .iter()
+            .skip(samples.len().saturating_sub(count))
+            .copied()
+            .collect()
     }
 
     /// This node's digest behind `index`, if it is still known.
     pub(crate) fn at(&self, index: u64) -> Option<u64> {
         let samples = self.samples.lock();
-        let place = samples.binary_search_by_key(&index, |sample| sample.index).ok()?;
+        let place = samples
+            .binary_search_by_key(&index, |sample| sample.index)
+            .ok()?;
         samples.get(place).map(|sample| sample.digest)
     }
 
@@ -75,7 +81,11 @@ impl Digests {
             match self.at(*index) {
                 Some(ours) if ours == *digest => verdict = Comparison::Equal(*index),
                 Some(ours) => {
-                    return Comparison::Different { index: *index, ours, theirs: *digest };
+                    return Comparison::Different {
+                        index: *index,
+                        ours,
+                        theirs: *digest,
+                    };
                 }
                 None => {}
             }
@@ -97,11 +107,21 @@ mod tests {
         let digests = Digests::default();
         digests.note(5, 50);
         digests.note(9, 90);
-        assert_eq!(digests.compare(&[sample(6, 1), sample(10, 2)]), Comparison::Unknown);
-        assert_eq!(digests.compare(&[sample(5, 50), sample(10, 2)]), Comparison::Equal(5));
+        assert_eq!(
+            digests.compare(&[sample(6, 1), sample(10, 2)]),
+            Comparison::Unknown
+        );
+        assert_eq!(
+            digests.compare(&[sample(5, 50), sample(10, 2)]),
+            Comparison::Equal(5)
+        );
         assert_eq!(
             digests.compare(&[sample(5, 50), sample(9, 91)]),
-            Comparison::Different { index: 9, ours: 90, theirs: 91 }
+            Comparison::Different {
+                index: 9,
+                ours: 90,
+                theirs: 91
+            }
         );
     }
 

@@ -24,7 +24,10 @@ pub struct DiskMark {
 impl Default for DiskMark {
     /// 1 GiB, or 10 % of a volume where that is less.
     fn default() -> Self {
-        Self { bytes: 1024 * 1024 * 1024, percent: 10 }
+        Self {
+            bytes: 1024 * 1024 * 1024,
+            percent: 10,
+        }
     }
 }
 
@@ -81,20 +84,34 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    const MARK: DiskMark = DiskMark { bytes: 1_024 * MIB, percent: 10 };
+    const MARK: DiskMark = DiskMark {
+        bytes: 1_024 * MIB,
+        percent: 10,
+    };
 
     fn space(free_mib: u64) -> DiskSpace {
-        DiskSpace { free: free_mib * MIB, total: 100_000 * MIB }
+        DiskSpace {
+            free: free_mib * MIB,
+            total: 100_000 * MIB,
+        }
     }
 
     #[test]
     fn one_voter_short_of_disk_refuses_puts_until_there_is_a_quarter_more() {
         let mut watch = DiskWatch::default();
-        assert_eq!(watch.look(MARK, [("a", space(1_024)), ("b", space(9_000))]), None);
-        let changed = watch.look(MARK, [("a", space(1_023)), ("b", space(9_000))]).cloned();
+        assert_eq!(
+            watch.look(MARK, [("a", space(1_024)), ("b", space(9_000))]),
+            None
+        );
+        let changed = watch
+            .look(MARK, [("a", space(1_023)), ("b", space(9_000))])
+            .cloned();
         assert_eq!(changed, Some(["a".to_owned()].into()), "it names the node");
         assert!(watch.refuse());
-        assert_eq!(watch.look(MARK, [("a", space(1_279)), ("b", space(9_000))]), None);
+        assert_eq!(
+            watch.look(MARK, [("a", space(1_279)), ("b", space(9_000))]),
+            None
+        );
         assert!(watch.refuse(), "just above the mark is not enough");
         watch.look(MARK, [("a", space(1_280)), ("b", space(9_000))]);
         assert!(!watch.refuse());
@@ -110,7 +127,10 @@ mod tests {
 
     #[test]
     fn small_volumes_have_a_small_mark_and_unknown_ones_none() {
-        let small = |free| DiskSpace { free: free * MIB, total: 1_000 * MIB };
+        let small = |free| DiskSpace {
+            free: free * MIB,
+            total: 1_000 * MIB,
+        };
         assert!(!MARK.is_short(small(100), false));
         assert!(MARK.is_short(small(99), false));
         assert!(!MARK.is_short(DiskSpace::default(), false));

@@ -85,7 +85,10 @@ async fn form_or_join(standing: &Arc<Standing>, known: &mut Vec<String>) -> Opti
             (address, heard)
         });
         let heard: BTreeMap<_, _> = join_all(asked).await.into_iter().collect();
-        let step = forming.step(&Round { bound: standing.cluster(), heard });
+        let step = forming.step(&Round {
+            bound: standing.cluster(),
+            heard,
+        });
         let outcome = match step {
             FormingStep::Initialise(bound) => gather(standing, bound).await.map(Some),
             FormingStep::Await(cluster) | FormingStep::Enter(cluster) => {
@@ -110,20 +113,23 @@ async fn bind(standing: &Arc<Standing>, cluster: ClusterId) -> Result<(), String
     match standing.cluster() {
         // The round that led here is out of date.
         Some(other) if other != cluster => Err(format!("bound to cluster {other} meanwhile")),
-        _ => standing.bind(cluster).await.map_err(|error| format!("can't bind: {error}")),
+        _ => standing
+            .bind(cluster)
+            .await
+            .map_err(|error| format!("can't bind: {error}")),
     }
 }
 
 /// The smallest name binds itself, then has all others bind themselves; only then may it
 /// initialise.
-async fn gather(
-    standing: &Arc<Standing>,
-    bound: Option<ClusterId>,
-) -> Result<Vec<Member>, String> {
+async fn gather(standing: &Arc<Standing>, bound: Option<ClusterId>) -> Result<Vec<Member>, String> {
     let cluster = bound.unwrap_or_else(|| ClusterId(rand::random::<u128>().max(1)));
     bind(standing, cluster).await?;
     let forming = &standing.forming;
-    let others = forming.initial.iter().filter(|seed| seed.name != forming.name);
+    let others = forming
+        .initial
+        .iter()
+        .filter(|seed| seed.name != forming.name);
     let bound = others.map(|seed| ask_bind(standing, cluster, seed));
     let mut members = vec![standing.me()];
     for other in join_all(bound).await {
@@ -143,11 +149,16 @@ async fn ask_bind(standing: &Standing, cluster: ClusterId, seed: &Seed) -> Resul
         cluster: convert::cluster_bytes(cluster),
         from_name: standing.name().to_owned(),
         initial: initial
-            .map(|seed| pb::Seed { name: seed.name.clone(), address: seed.address.clone() })
+            .map(|seed| pb::Seed {
+                name: seed.name.clone(),
+                address: seed.address.clone(),
+            })
             .collect(),
     };
     let asked = async {
-        let mut peer = standing.peers.peer(NodeId::default(), address, Lane::Control)?;
+        let mut peer = standing
+            .peers
+            .peer(NodeId::default(), address, Lane::Control)?;
         peer.bind(request).await
     };
     let reply = match timeout(ASK_TIMEOUT, asked).await {
@@ -159,9 +170,16 @@ async fn ask_bind(standing: &Standing, cluster: ClusterId, seed: &Seed) -> Resul
         return Err(refused);
     }
     if reply.name != *name {
-        return Err(format!("{address} calls itself {:?}, not {name:?}", reply.name));
+        return Err(format!(
+            "{address} calls itself {:?}, not {name:?}",
+            reply.name
+        ));
     }
-    Ok(Member { id: NodeId(reply.node), name: name.clone(), address: address.clone() })
+    Ok(Member {
+        id: NodeId(reply.node),
+        name: name.clone(),
+        address: address.clone(),
+    })
 }
 
 /// Binds, then asks the cluster to take this node in. `Ok` once it is a learner.
@@ -176,21 +194,33 @@ async fn join(standing: &Arc<Standing>, cluster: ClusterId, via: &[String]) -> R
             hops: super::HOPS_MAX,
         };
         let asked = async {
-            let mut peer = standing.peers.peer(NodeId::default(), address, Lane::Control)?;
+            let mut peer = standing
+                .peers
+                .peer(NodeId::default(), address, Lane::Control)?;
             peer.join(request).await
         };
         // The answer waits for a committed change.
         why = match timeout(super::CHANGE_TIMEOUT, asked).await {
             Ok(Ok(reply)) => match reply.into_inner() {
-                pb::ChangeReply { refused: None, done, .. } => {
+                pb::ChangeReply {
+                    refused: None,
+                    done,
+                    ..
+                } => {
                     info!(%cluster, via = address, done, "joining");
                     return Ok(());
                 }
-                pb::ChangeReply { refused: Some(refused), .. } => refused,
+                pb::ChangeReply {
+                    refused: Some(refused),
+                    ..
+                } => refused,
             },
             Ok(Err(status)) if is_removed(&status) => {
                 let by = address.clone();
-                let stop = HelloStop::Removed { id: standing.id(), by };
+                let stop = HelloStop::Removed {
+                    id: standing.id(),
+                    by,
+                };
                 standing.stop(stop.clone().into());
                 stop.to_string()
             }
@@ -218,7 +248,11 @@ async fn hello(
             .membership
             .members
             .values()
-            .chain(answers.values().flat_map(|answer| answer.membership.members.values()))
+            .chain(
+                answers
+                    .values()
+                    .flat_map(|answer| answer.membership.members.values()),
+            )
             .cloned()
             .collect();
         let (heard, silent) = round(standing, &own, &members, known).await;
@@ -248,7 +282,12 @@ fn own(standing: &Standing, consensus: &Consensus) -> Option<Own> {
         flushed: metrics.last_log.unwrap_or_default(),
         membership: consensus.membership(),
         cluster: standing.cluster()?,
-        initial: standing.forming.initial.iter().map(|seed| seed.name.clone()).collect(),
+        initial: standing
+            .forming
+            .initial
+            .iter()
+            .map(|seed| seed.name.clone())
+            .collect(),
     })
 }
 
@@ -290,7 +329,10 @@ async fn ask_hello(standing: &Standing, id: NodeId, address: &str) -> Result<Hel
         from: standing.id().0,
         name: standing.name().to_owned(),
         cluster: cluster.map(convert::cluster_bytes),
-        membership_index: standing.membership().position.map(|position| position.index),
+        membership_index: standing
+            .membership()
+            .position
+            .map(|position| position.index),
     };
     let asked = async {
         let mut peer = standing.peers.peer(id, address, Lane::Control)?;
@@ -316,7 +358,13 @@ async fn ask_hello(standing: &Standing, id: NodeId, address: &str) -> Result<Hel
         }
         Ok(Err(status)) if is_removed(&status) => {
             // The guard of a node of the same cluster: ids are random, so it is this one.
-            standing.stop(HelloStop::Removed { id: standing.id(), by: address.to_owned() }.into());
+            standing.stop(
+                HelloStop::Removed {
+                    id: standing.id(),
+                    by: address.to_owned(),
+                }
+                .into(),
+            );
             Err(status.message().to_owned())
         }
         Ok(Err(status)) => Err(reason(&status)),
@@ -343,7 +391,9 @@ pub(crate) async fn watch_for_removal(standing: Arc<Standing>, consensus: Consen
         if standing.leader().is_some() || !standing.formed() {
             continue;
         }
-        let Some(own) = own(&standing, &consensus) else { continue };
+        let Some(own) = own(&standing, &consensus) else {
+            continue;
+        };
         let members: Vec<Member> = own.membership.members.values().cloned().collect();
         let (answers, _) = round(&standing, &own, &members, &[]).await;
         if let Some(by) = answers.values().find(|answer| answer.removed) {

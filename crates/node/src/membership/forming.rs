@@ -66,7 +66,10 @@ impl Forming {
     /// The addresses to ask: all other initial members, and those to join.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let others = self.initial.iter().filter(|seed| seed.name != self.name);
-        others.map(|seed| seed.address.clone()).chain(self.join.iter().cloned()).collect()
+        others
+            .map(|seed| seed.address.clone())
+            .chain(self.join.iter().cloned())
+            .collect()
     }
 
     /// Decides from one round of answers. The node has no log entry.
@@ -110,14 +113,19 @@ impl Forming {
         existing: &[(&String, &HelloAnswer)],
         round: &Round,
     ) -> FormingStep {
-        if let Some((_, other)) = existing.iter().find(|(_, one)| one.cluster != Some(cluster)) {
+        if let Some((_, other)) = existing
+            .iter()
+            .find(|(_, one)| one.cluster != Some(cluster))
+        {
             return FormingStep::Wait(format!(
                 "the configured nodes belong to different clusters: {} to {}, {} to {}; correct \
                  initial_members or join",
                 existing[0].1.name,
                 cluster,
                 other.name,
-                other.cluster.map_or_else(|| "none".to_owned(), |id| id.to_string()),
+                other
+                    .cluster
+                    .map_or_else(|| "none".to_owned(), |id| id.to_string()),
             ));
         }
         if let Some(bound) = round.bound
@@ -137,10 +145,13 @@ impl Forming {
         if members.is_some_and(|members| members.contains_key(&self.id)) {
             return FormingStep::Enter(cluster);
         }
-        let replaces = members
-            .is_some_and(|members| members.values().any(|member| member.name == self.name));
+        let replaces =
+            members.is_some_and(|members| members.values().any(|member| member.name == self.name));
         if replaces || !self.join.is_empty() {
-            let via = existing.iter().map(|(address, _)| (*address).clone()).collect();
+            let via = existing
+                .iter()
+                .map(|(address, _)| (*address).clone())
+                .collect();
             return FormingStep::Join { cluster, via };
         }
         FormingStep::Wait(format!(
@@ -184,9 +195,11 @@ impl Forming {
     }
 
     fn waiting_to_be_bound(&self, round: &Round) -> String {
-        let stranded = round.heard.values().filter_map(|heard| heard.as_ref().ok()).find_map(
-            |answer| answer.cluster.map(|cluster| (answer.name.clone(), cluster)),
-        );
+        let stranded = round
+            .heard
+            .values()
+            .filter_map(|heard| heard.as_ref().ok())
+            .find_map(|answer| answer.cluster.map(|cluster| (answer.name.clone(), cluster)));
         let first = self.first().unwrap_or_default();
         match stranded {
             Some((name, cluster)) if name != first => format!(
@@ -206,7 +219,11 @@ fn reasons(round: &Round) -> String {
         .iter()
         .filter_map(|(address, heard)| Some(format!("{address}: {}", heard.as_ref().err()?)))
         .collect();
-    if silent.is_empty() { String::new() } else { format!(" ({})", silent.join("; ")) }
+    if silent.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", silent.join("; "))
+    }
 }
 
 /// A smallest node's wish that this node bind itself to a cluster.
@@ -275,22 +292,37 @@ impl Forming {
         let name = self.name.clone();
         match bound {
             Some(own) if formed => {
-                return Err(BindRefusal::Formed { name, own, asked: request.cluster });
+                return Err(BindRefusal::Formed {
+                    name,
+                    own,
+                    asked: request.cluster,
+                });
             }
             Some(own) if own != request.cluster => {
-                return Err(BindRefusal::Bound { name, own, asked: request.cluster });
+                return Err(BindRefusal::Bound {
+                    name,
+                    own,
+                    asked: request.cluster,
+                });
             }
             _ => {}
         }
         let list = |seeds: &[Seed]| {
-            let mut list: Vec<String> =
-                seeds.iter().map(|seed| format!("{}={}", seed.name, seed.address)).collect();
+            let mut list: Vec<String> = seeds
+                .iter()
+                .map(|seed| format!("{}={}", seed.name, seed.address))
+                .collect();
             list.sort();
             format!("[{}]", list.join(", "))
         };
         let (theirs, ours) = (list(&request.initial), list(&self.initial));
         if theirs != ours || self.first() != Some(request.from.as_str()) {
-            return Err(BindRefusal::Differs { name, from: request.from.clone(), theirs, ours });
+            return Err(BindRefusal::Differs {
+                name,
+                from: request.from.clone(),
+                theirs,
+                ours,
+            });
         }
         Ok(())
     }
@@ -307,13 +339,21 @@ mod tests {
     const Y: ClusterId = ClusterId(2);
 
     fn seed(name: &str) -> Seed {
-        Seed { name: name.into(), address: format!("{name}:1") }
+        Seed {
+            name: name.into(),
+            address: format!("{name}:1"),
+        }
     }
 
     fn node(name: &str) -> Forming {
         let id = NodeId(name.bytes().last().map_or(0, u64::from));
         let initial = ["n0", "n1", "n2"].map(seed).into();
-        Forming { id, name: name.into(), initial, join: Vec::new() }
+        Forming {
+            id,
+            name: name.into(),
+            initial,
+            join: Vec::new(),
+        }
     }
 
     fn blank(name: &str, cluster: Option<ClusterId>) -> HelloAnswer {
@@ -340,11 +380,19 @@ mod tests {
             })
             .collect();
         let membership = Membership {
-            position: Some(Position { term: 1, leader: NodeId(1), index: 1 }),
+            position: Some(Position {
+                term: 1,
+                leader: NodeId(1),
+                index: 1,
+            }),
             voters: vec![members.keys().copied().collect()],
             members,
         };
-        HelloAnswer { formed: true, membership, ..blank(name, Some(X)) }
+        HelloAnswer {
+            formed: true,
+            membership,
+            ..blank(name, Some(X))
+        }
     }
 
     fn round(bound: Option<ClusterId>, answers: Vec<HelloAnswer>) -> Round {
@@ -367,17 +415,30 @@ mod tests {
 
     #[test]
     fn with_no_members_configured_a_node_forms_a_cluster_of_its_own() {
-        let alone = Forming { initial: Vec::new(), ..node("n0") };
+        let alone = Forming {
+            initial: Vec::new(),
+            ..node("n0")
+        };
         assert_eq!(alone.step(&Round::default()), FormingStep::Initialise(None));
-        let again = Round { bound: Some(X), ..Round::default() };
-        assert_eq!(alone.step(&again), FormingStep::Initialise(Some(X)), "killed in between");
+        let again = Round {
+            bound: Some(X),
+            ..Round::default()
+        };
+        assert_eq!(
+            alone.step(&again),
+            FormingStep::Initialise(Some(X)),
+            "killed in between"
+        );
     }
 
     #[test]
     fn the_smallest_name_waits_for_all_others_then_initialises() {
         let first = node("n0");
         let why = waits(first.step(&round(None, vec![blank("n1", None)])));
-        assert!(why.contains("n2:1: connection refused"), "it names who is missing: {why}");
+        assert!(
+            why.contains("n2:1: connection refused"),
+            "it names who is missing: {why}"
+        );
         let all = vec![blank("n1", None), blank("n2", None)];
         assert_eq!(first.step(&round(None, all)), FormingStep::Initialise(None));
     }
@@ -385,14 +446,20 @@ mod tests {
     #[test]
     fn killed_between_binding_and_initialising_it_goes_on_with_the_same_cluster() {
         let all = vec![blank("n1", Some(X)), blank("n2", None)];
-        assert_eq!(node("n0").step(&round(Some(X), all)), FormingStep::Initialise(Some(X)));
+        assert_eq!(
+            node("n0").step(&round(Some(X), all)),
+            FormingStep::Initialise(Some(X))
+        );
     }
 
     #[test]
     fn it_never_initialises_over_others_bound_elsewhere() {
         let all = vec![blank("n1", Some(X)), blank("n2", None)];
         let why = waits(node("n0").step(&round(None, all.clone())));
-        assert!(why.contains("n1 is bound") && why.contains("`trellis member unbind`"), "{why}");
+        assert!(
+            why.contains("n1 is bound") && why.contains("`trellis member unbind`"),
+            "{why}"
+        );
         waits(node("n0").step(&round(Some(Y), all)));
     }
 
@@ -407,7 +474,10 @@ mod tests {
     #[test]
     fn one_that_finds_others_bound_to_an_id_nobody_serves_says_so() {
         let why = waits(node("n1").step(&round(None, vec![blank("n2", Some(X))])));
-        assert!(why.contains("n2 is bound to cluster") && why.contains("nobody serves"), "{why}");
+        assert!(
+            why.contains("n2 is bound to cluster") && why.contains("nobody serves"),
+            "{why}"
+        );
     }
 
     #[test]
@@ -419,10 +489,16 @@ mod tests {
             FormingStep::Enter(X)
         );
         // The same name with a new id: its disk was lost.
-        let reborn = Forming { id: NodeId(77), ..node("n0") };
+        let reborn = Forming {
+            id: NodeId(77),
+            ..node("n0")
+        };
         assert_eq!(
             reborn.step(&round(None, vec![formed])),
-            FormingStep::Join { cluster: X, via: vec!["n1:1".into()] }
+            FormingStep::Join {
+                cluster: X,
+                via: vec!["n1:1".into()]
+            }
         );
     }
 
@@ -431,19 +507,32 @@ mod tests {
         let formed = member("n1", &["n0", "n1"]);
         let why = waits(node("n2").step(&round(None, vec![formed.clone()])));
         assert!(why.contains("`trellis member add`"), "{why}");
-        let joining = Forming { initial: Vec::new(), join: vec!["n1:1".into()], ..node("n2") };
+        let joining = Forming {
+            initial: Vec::new(),
+            join: vec!["n1:1".into()],
+            ..node("n2")
+        };
         assert_eq!(
             joining.step(&round(None, vec![formed])),
-            FormingStep::Join { cluster: X, via: vec!["n1:1".into()] }
+            FormingStep::Join {
+                cluster: X,
+                via: vec!["n1:1".into()]
+            }
         );
     }
 
     #[test]
     fn a_joining_node_never_initialises() {
-        let joining = Forming { join: vec!["n1:1".into()], ..node("n0") };
+        let joining = Forming {
+            join: vec!["n1:1".into()],
+            ..node("n0")
+        };
         let all = vec![blank("n1", None), blank("n2", None)];
         assert!(waits(joining.step(&round(None, all))).contains("no node of an existing cluster"));
-        let only = Forming { initial: Vec::new(), ..joining };
+        let only = Forming {
+            initial: Vec::new(),
+            ..joining
+        };
         waits(only.step(&Round::default()));
     }
 
@@ -451,16 +540,25 @@ mod tests {
     fn a_node_bound_to_one_cluster_does_not_drift_into_another() {
         let formed = member("n1", &["n0", "n1", "n2"]);
         let why = waits(node("n2").step(&round(Some(Y), vec![formed])));
-        assert!(why.contains(&X.to_string()) && why.contains(&Y.to_string()), "{why}");
+        assert!(
+            why.contains(&X.to_string()) && why.contains(&Y.to_string()),
+            "{why}"
+        );
     }
 
     #[test]
     fn a_node_binds_once() {
-        let ask = |cluster| BindRequest { cluster, from: "n0".into(), initial: node("n0").initial };
+        let ask = |cluster| BindRequest {
+            cluster,
+            from: "n0".into(),
+            initial: node("n0").initial,
+        };
         let one = node("n1");
         assert_eq!(one.may_bind(false, None, &ask(X)), Ok(()));
         assert_eq!(one.may_bind(false, Some(X), &ask(X)), Ok(()), "asked twice");
-        let refusal = one.may_bind(false, Some(Y), &ask(X)).map_err(|refusal| refusal.to_string());
+        let refusal = one
+            .may_bind(false, Some(Y), &ask(X))
+            .map_err(|refusal| refusal.to_string());
         assert!(refusal.is_err_and(|text| text.contains("unbind")));
         let formed = one.may_bind(true, Some(X), &ask(X));
         assert!(matches!(formed, Err(BindRefusal::Formed { .. })));
@@ -468,13 +566,28 @@ mod tests {
 
     #[test]
     fn configurations_that_differ_form_nothing() {
-        let mut ask = BindRequest { cluster: X, from: "n0".into(), initial: node("n0").initial };
+        let mut ask = BindRequest {
+            cluster: X,
+            from: "n0".into(),
+            initial: node("n0").initial,
+        };
         ask.initial.reverse();
-        assert_eq!(node("n1").may_bind(false, None, &ask), Ok(()), "order means nothing");
+        assert_eq!(
+            node("n1").may_bind(false, None, &ask),
+            Ok(()),
+            "order means nothing"
+        );
         ask.initial.pop();
         let refusal = node("n1").may_bind(false, None, &ask);
         assert!(matches!(refusal, Err(BindRefusal::Differs { .. })));
-        let usurper = BindRequest { from: "n2".into(), initial: node("n0").initial, ..ask };
-        assert!(node("n1").may_bind(false, None, &usurper).is_err(), "not the smallest");
+        let usurper = BindRequest {
+            from: "n2".into(),
+            initial: node("n0").initial,
+            ..ask
+        };
+        assert!(
+            node("n1").may_bind(false, None, &usurper).is_err(),
+            "not the smallest"
+        );
     }
 }

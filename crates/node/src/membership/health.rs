@@ -43,7 +43,10 @@ pub struct Check {
 impl Health {
     /// What was found by the checks that failed.
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
-        self.checks.iter().filter(|check| !check.ok).map(|check| check.found.as_str())
+        self.checks
+            .iter()
+            .filter(|check| !check.ok)
+            .map(|check| check.found.as_str())
     }
 }
 
@@ -60,17 +63,30 @@ pub(crate) fn health(standing: &Standing) -> Health {
     let (running, found) = match &stage {
         Stage::Forming(why) => (false, format!("not part of a cluster: {why}")),
         Stage::Hello(why) => (false, format!("not taking part: {why}")),
-        Stage::Running if !standing.formed() => {
-            (false, "takes part, and waits for the cluster's first entry".to_owned())
-        }
+        Stage::Running if !standing.formed() => (
+            false,
+            "takes part, and waits for the cluster's first entry".to_owned(),
+        ),
         Stage::Running => (true, "takes part".to_owned()),
         Stage::Stopped(why) => (false, why.to_string()),
     };
-    checks.push(Check { name: "cluster", ok: running, found });
+    checks.push(Check {
+        name: "cluster",
+        ok: running,
+        found,
+    });
 
     let voter = standing.membership().is_voter(standing.id());
-    let found = if voter { "a voter" } else { "not a voter (yet)" };
-    checks.push(Check { name: "member", ok: voter, found: found.to_owned() });
+    let found = if voter {
+        "a voter"
+    } else {
+        "not a voter (yet)"
+    };
+    checks.push(Check {
+        name: "member",
+        ok: voter,
+        found: found.to_owned(),
+    });
 
     let core = standing.core.get();
     let heard = core.and_then(|core| core.leader_heard());
@@ -123,9 +139,15 @@ pub(crate) fn health(standing: &Standing) -> Health {
 
 /// Entries that the leader has applied, as far as it has told, and this node has not.
 fn lag(standing: &Standing) -> u64 {
-    let Some(consensus) = standing.consensus.get() else { return 0 };
+    let Some(consensus) = standing.consensus.get() else {
+        return 0;
+    };
     let applied = consensus.metrics().applied.unwrap_or_default();
-    let leader = standing.leader().and_then(|leader| standing.table.get(leader));
-    let there = leader.map_or(0, |(seen, _)| seen.applied).max(consensus.committed());
+    let leader = standing
+        .leader()
+        .and_then(|leader| standing.table.get(leader));
+    let there = leader
+        .map_or(0, |(seen, _)| seen.applied)
+        .max(consensus.committed());
     there.saturating_sub(applied)
 }

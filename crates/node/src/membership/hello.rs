@@ -119,7 +119,11 @@ pub enum HelloStop {
 ///
 /// Source: architecture, section 12, "Restored or stale volumes".
 pub(crate) fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) -> HelloVerdict {
-    let ours = || answers.values().filter(|answer| answer.cluster == Some(own.cluster));
+    let ours = || {
+        answers
+            .values()
+            .filter(|answer| answer.cluster == Some(own.cluster))
+    };
     if let Some(stop) = ours().find_map(|answer| must_stop(own, answer)) {
         return HelloVerdict::Stop(stop);
     }
@@ -138,22 +142,32 @@ pub(crate) fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) 
         .chain([&own.membership])
         .max_by_key(|membership| membership.position)
         .filter(|membership| !membership.voters.is_empty());
-    let silent: BTreeSet<NodeId> =
-        ours().filter(|answer| answer.leader.is_none()).map(|answer| answer.from).collect();
+    let silent: BTreeSet<NodeId> = ours()
+        .filter(|answer| answer.leader.is_none())
+        .map(|answer| answer.from)
+        .collect();
     let missing = match newest {
         Some(membership) => missing_of_members(own, membership, &silent),
         None => missing_of_initial(own, &silent, answers),
     };
-    let Some(missing) = missing else { return HelloVerdict::Go(Go::NobodyLeads) };
+    let Some(missing) = missing else {
+        return HelloVerdict::Go(Go::NobodyLeads);
+    };
 
     let hearers: Vec<&str> = ours()
         .filter(|answer| answer.leader.is_some())
         .map(|answer| answer.name.as_str())
         .collect();
     HelloVerdict::Wait(if hearers.is_empty() {
-        format!("no majority has answered: waiting for {}", missing.join(", "))
+        format!(
+            "no majority has answered: waiting for {}",
+            missing.join(", ")
+        )
     } else {
-        format!("{} hear a leader that has not answered yet", hearers.join(", "))
+        format!(
+            "{} hear a leader that has not answered yet",
+            hearers.join(", ")
+        )
     })
 }
 
@@ -163,7 +177,13 @@ fn must_stop(own: &Own, answer: &HelloAnswer) -> Option<HelloStop> {
         return Some(HelloStop::Removed { id: own.id, by });
     }
     let stale = |what, own_value, known| {
-        Some(HelloStop::Stale { id: own.id, what, own: own_value, known, by: by.clone() })
+        Some(HelloStop::Stale {
+            id: own.id,
+            what,
+            own: own_value,
+            known,
+            by: by.clone(),
+        })
     };
     let knows = answer.knows;
     if knows.run > own.run {
@@ -187,8 +207,9 @@ fn missing_of_members(
     let mut missing = BTreeSet::new();
     let mut short = false;
     for voters in &membership.voters {
-        let (here, away): (Vec<NodeId>, Vec<NodeId>) =
-            voters.iter().partition(|id| **id == own.id || silent.contains(id));
+        let (here, away): (Vec<NodeId>, Vec<NodeId>) = voters
+            .iter()
+            .partition(|id| **id == own.id || silent.contains(id));
         if here.len() <= voters.len() / 2 {
             short = true;
             missing.extend(away);
@@ -209,12 +230,23 @@ fn missing_of_initial(
     silent: &BTreeSet<NodeId>,
     answers: &BTreeMap<NodeId, HelloAnswer>,
 ) -> Option<Vec<String>> {
-    let here: BTreeSet<&str> =
-        silent.iter().filter_map(|id| answers.get(id)).map(|answer| answer.name.as_str()).collect();
+    let here: BTreeSet<&str> = silent
+        .iter()
+        .filter_map(|id| answers.get(id))
+        .map(|answer| answer.name.as_str())
+        .collect();
     // This node is one of them; its own voice counts.
-    let voices = 1 + own.initial.iter().filter(|name| here.contains(name.as_str())).count();
+    let voices = 1 + own
+        .initial
+        .iter()
+        .filter(|name| here.contains(name.as_str()))
+        .count();
     (voices <= own.initial.len() / 2).then(|| {
-        own.initial.iter().filter(|name| !here.contains(name.as_str())).cloned().collect()
+        own.initial
+            .iter()
+            .filter(|name| !here.contains(name.as_str()))
+            .cloned()
+            .collect()
     })
 }
 
@@ -229,13 +261,24 @@ mod tests {
     fn membership(index: u64, ids: &[u64]) -> Membership {
         let ids: BTreeSet<NodeId> = ids.iter().copied().map(NodeId).collect();
         Membership {
-            position: Some(Position { term: 1, leader: NodeId(1), index }),
+            position: Some(Position {
+                term: 1,
+                leader: NodeId(1),
+                index,
+            }),
             voters: vec![ids.clone()],
             members: ids
                 .into_iter()
                 .map(|id| {
                     let name = format!("n{}", id.0);
-                    (id, Member { id, address: format!("{name}:1"), name })
+                    (
+                        id,
+                        Member {
+                            id,
+                            address: format!("{name}:1"),
+                            name,
+                        },
+                    )
                 })
                 .collect(),
         }
@@ -263,13 +306,23 @@ mod tests {
             leads: false,
             leader: None,
             membership: membership(0, &[1, 2, 3]),
-            knows: Known { run: Run(4), term: 3, flushed: 90 },
+            knows: Known {
+                run: Run(4),
+                term: 3,
+                flushed: 90,
+            },
             removed: false,
         }
     }
 
     fn verdict(own: &Own, answers: impl IntoIterator<Item = HelloAnswer>) -> HelloVerdict {
-        hello_verdict(own, &answers.into_iter().map(|answer| (answer.from, answer)).collect())
+        hello_verdict(
+            own,
+            &answers
+                .into_iter()
+                .map(|answer| (answer.from, answer))
+                .collect(),
+        )
     }
 
     fn waits_for(verdict: &HelloVerdict, needle: &str) {
@@ -283,15 +336,25 @@ mod tests {
     fn a_restarted_node_waits_for_a_majority_of_whom_none_hears_a_leader() {
         let own = restarted();
         waits_for(&verdict(&own, []), "n2 at n2:1");
-        assert_eq!(verdict(&own, [answer(2)]), HelloVerdict::Go(Go::NobodyLeads));
+        assert_eq!(
+            verdict(&own, [answer(2)]),
+            HelloVerdict::Go(Go::NobodyLeads)
+        );
     }
 
     #[test]
     fn one_that_hears_a_leader_sends_the_node_to_that_leader() {
         let own = restarted();
-        let hears = HelloAnswer { leader: Some(NodeId(3)), ..answer(2) };
+        let hears = HelloAnswer {
+            leader: Some(NodeId(3)),
+            ..answer(2)
+        };
         waits_for(&verdict(&own, [hears.clone()]), "n2 hear a leader");
-        let leader = HelloAnswer { leads: true, leader: Some(NodeId(3)), ..answer(3) };
+        let leader = HelloAnswer {
+            leads: true,
+            leader: Some(NodeId(3)),
+            ..answer(3)
+        };
         assert_eq!(
             verdict(&own, [hears, leader]),
             HelloVerdict::Go(Go::LeaderAnswered(NodeId(3)))
@@ -302,10 +365,19 @@ mod tests {
     fn a_majority_without_a_leader_outweighs_one_that_still_hears_the_dead_one() {
         let mut own = restarted();
         own.membership = membership(0, &[1, 2, 3, 4, 5]);
-        let five = |from| HelloAnswer { membership: own.membership.clone(), ..answer(from) };
-        let hears = HelloAnswer { leader: Some(NodeId(5)), ..five(2) };
+        let five = |from| HelloAnswer {
+            membership: own.membership.clone(),
+            ..answer(from)
+        };
+        let hears = HelloAnswer {
+            leader: Some(NodeId(5)),
+            ..five(2)
+        };
         waits_for(&verdict(&own, [hears.clone(), five(3)]), "n2 hear a leader");
-        assert_eq!(verdict(&own, [hears, five(3), five(4)]), HelloVerdict::Go(Go::NobodyLeads));
+        assert_eq!(
+            verdict(&own, [hears, five(3), five(4)]),
+            HelloVerdict::Go(Go::NobodyLeads)
+        );
     }
 
     #[test]
@@ -332,8 +404,14 @@ mod tests {
         let mut own = restarted();
         own.membership.voters.push([1, 4, 5].map(NodeId).into());
         waits_for(&verdict(&own, [answer(2)]), "node 0000000000000004");
-        let joint = |from| HelloAnswer { membership: own.membership.clone(), ..answer(from) };
-        assert_eq!(verdict(&own, [answer(2), joint(4)]), HelloVerdict::Go(Go::NobodyLeads));
+        let joint = |from| HelloAnswer {
+            membership: own.membership.clone(),
+            ..answer(from)
+        };
+        assert_eq!(
+            verdict(&own, [answer(2), joint(4)]),
+            HelloVerdict::Go(Go::NobodyLeads)
+        );
     }
 
     #[test]
@@ -341,22 +419,49 @@ mod tests {
         let mut own = restarted();
         own.id = NodeId(4);
         waits_for(&verdict(&own, [answer(2)]), "n1 at n1:1");
-        assert_eq!(verdict(&own, [answer(2), answer(3)]), HelloVerdict::Go(Go::NobodyLeads));
+        assert_eq!(
+            verdict(&own, [answer(2), answer(3)]),
+            HelloVerdict::Go(Go::NobodyLeads)
+        );
     }
 
     #[test]
     fn an_older_copy_of_the_folder_stops_whoever_notices_and_whatever_gives_it_away() {
         for (what, knows) in [
-            ("run", Known { run: Run(5), term: 3, flushed: 90 }),
-            ("term", Known { run: Run(4), term: 4, flushed: 90 }),
-            ("log index", Known { run: Run(4), term: 3, flushed: 91 }),
+            (
+                "run",
+                Known {
+                    run: Run(5),
+                    term: 3,
+                    flushed: 90,
+                },
+            ),
+            (
+                "term",
+                Known {
+                    run: Run(4),
+                    term: 4,
+                    flushed: 90,
+                },
+            ),
+            (
+                "log index",
+                Known {
+                    run: Run(4),
+                    term: 3,
+                    flushed: 91,
+                },
+            ),
         ] {
             let seen = HelloAnswer { knows, ..answer(2) };
             match verdict(&restarted(), [seen, answer(3)]) {
                 HelloVerdict::Stop(stop) => {
                     let text = stop.to_string();
                     assert!(text.contains(what) && text.contains("n2"), "{text}");
-                    assert!(text.contains("empty data folder"), "it says what to do: {text}");
+                    assert!(
+                        text.contains("empty data folder"),
+                        "it says what to do: {text}"
+                    );
                 }
                 other => panic!("{what}: {other:?}"),
             }
@@ -365,10 +470,16 @@ mod tests {
 
     #[test]
     fn a_removed_node_stops_even_if_a_majority_would_have_it() {
-        let told = HelloAnswer { removed: true, ..answer(3) };
+        let told = HelloAnswer {
+            removed: true,
+            ..answer(3)
+        };
         assert_eq!(
             verdict(&restarted(), [answer(2), told]),
-            HelloVerdict::Stop(HelloStop::Removed { id: NodeId(1), by: "n3".into() })
+            HelloVerdict::Stop(HelloStop::Removed {
+                id: NodeId(1),
+                by: "n3".into()
+            })
         );
     }
 
@@ -378,7 +489,11 @@ mod tests {
             cluster: Some(ClusterId(8)),
             leads: true,
             removed: true,
-            knows: Known { run: Run(99), term: 99, flushed: 99 },
+            knows: Known {
+                run: Run(99),
+                term: 99,
+                flushed: 99,
+            },
             ..answer(2)
         };
         waits_for(&verdict(&restarted(), [stranger]), "n2 at n2:1");
@@ -402,7 +517,10 @@ mod tests {
         };
         waits_for(&verdict(&own, []), "n2");
         assert_eq!(verdict(&own, [blank(2)]), HelloVerdict::Go(Go::NobodyLeads));
-        let stranger = HelloAnswer { name: "n9".into(), ..blank(9) };
+        let stranger = HelloAnswer {
+            name: "n9".into(),
+            ..blank(9)
+        };
         waits_for(&verdict(&own, [stranger]), "n2");
     }
 
@@ -410,7 +528,11 @@ mod tests {
     fn a_leader_that_does_not_know_the_node_is_waited_for() {
         let mut own = restarted();
         own.id = NodeId(9);
-        let leader = HelloAnswer { leads: true, leader: Some(NodeId(3)), ..answer(3) };
+        let leader = HelloAnswer {
+            leads: true,
+            leader: Some(NodeId(3)),
+            ..answer(3)
+        };
         waits_for(&verdict(&own, [leader]), "does not count this node");
     }
 }

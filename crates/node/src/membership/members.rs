@@ -4,8 +4,7 @@ use tracing::{info, warn};
 use trellis_rpc::{ClusterId, pb, pb::change_request::Change};
 
 use super::{
-    HOPS_MAX, Health, NodeStop, Refused, Stage, Standing, Status, blocking,
-    changes, health, status,
+    HOPS_MAX, Health, NodeStop, Refused, Stage, Standing, Status, blocking, changes, health, status,
 };
 
 /// How often a change is passed on again when leadership moves in between.
@@ -13,7 +12,7 @@ const CHANGE_ATTEMPTS: usize = 5;
 
 const CHANGE_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long stopping Raft may take in a drain.
+/// How long stopping Raft may take.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The node as an operator sees it: how it is, and what can be changed. Cheap to clone.
@@ -53,7 +52,11 @@ impl Members {
     /// `force`, if two voters would be left.
     pub async fn remove(&self, name_or_id: &str, force: bool) -> Result<String, Refused> {
         let member = name_or_id.to_owned();
-        self.change(Change::Remove(pb::change_request::Removal { member, force })).await
+        self.change(Change::Remove(pb::change_request::Removal {
+            member,
+            force,
+        }))
+        .await
     }
 
     /// Hands leadership to the member of that name or id, or to the most advanced voter.
@@ -62,21 +65,41 @@ impl Members {
     ///
     /// Why not, and what to do.
     pub async fn transfer_leader(&self, name_or_id: Option<&str>) -> Result<String, Refused> {
-        self.change(Change::TransferLeader(name_or_id.unwrap_or_default().to_owned())).await
+        self.change(Change::TransferLeader(
+            name_or_id.unwrap_or_default().to_owned(),
+        ))
+        .await
     }
 
     /// Any node takes a change and passes it on to the leader, again when that moves meanwhile.
     async fn change(&self, change: Change) -> Result<String, Refused> {
-        let mut last = Refused { why: "not tried".to_owned(), again: true };
+        let mut last = Refused {
+            why: "not tried".to_owned(),
+            again: true,
+        };
         for attempt in 0..CHANGE_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(CHANGE_AGAIN).await;
             }
-            let request = pb::ChangeRequest { change: Some(change.clone()), hops: HOPS_MAX };
+            let request = pb::ChangeRequest {
+                change: Some(change.clone()),
+                hops: HOPS_MAX,
+            };
             last = match changes::change(&self.0, request).await {
-                Ok(pb::ChangeReply { refused: None, done, .. }) => return Ok(done),
-                Ok(pb::ChangeReply { refused: Some(why), again, .. }) => Refused { why, again },
-                Err(status) => Refused { why: status.message().to_owned(), again: true },
+                Ok(pb::ChangeReply {
+                    refused: None,
+                    done,
+                    ..
+                }) => return Ok(done),
+                Ok(pb::ChangeReply {
+                    refused: Some(why),
+                    again,
+                    ..
+                }) => Refused { why, again },
+                Err(status) => Refused {
+                    why: status.message().to_owned(),
+                    again: true,
+                },
             };
             if !last.again {
                 break;
@@ -104,7 +127,9 @@ impl Members {
             )));
         }
         let identity = standing.identity.clone();
-        blocking(move || identity.unbind()).await.map_err(|error| never(error.to_string()))?;
+        blocking(move || identity.unbind())
+            .await
+            .map_err(|error| never(error.to_string()))?;
         standing.shared().set_cluster(ClusterId::NONE);
         info!(%cluster, "unbound");
         if !matches!(*standing.stage.borrow(), Stage::Forming(_)) {
@@ -122,15 +147,21 @@ impl Members {
     /// That the node is starting.
     pub async fn snapshot(&self) -> Result<String, Refused> {
         let Some(consensus) = self.0.consensus.get() else {
-            return Err(Refused { why: "this node is still starting".to_owned(), again: true });
+            return Err(Refused {
+                why: "this node is still starting".to_owned(),
+                again: true,
+            });
         };
         consensus.snapshot().await;
         let applied = consensus.metrics().applied.unwrap_or_default();
-        Ok(format!("a snapshot up to index {applied} or later is on its way"))
+        Ok(format!(
+            "a snapshot up to index {applied} or later is on its way"
+        ))
     }
 
-    /// The planned way out: not ready any more, leadership handed to a level voter, doors closed
-    /// in good order, Raft stopped. Bounded; the process may end when it returns.
+    /// Makes this node ready to be stopped: not ready any more, leadership handed to a level voter,
+    /// doors closed in good order. Bounded. Raft goes on, so that the cluster misses no vote
+    /// before the process ends.
     ///
     /// Clients of other nodes see nothing of it.
     pub async fn drain(&self) {
@@ -148,12 +179,16 @@ impl Members {
         if let Some(core) = standing.core.get() {
             core.close_doors().await;
         }
-        if let Some(consensus) = standing.consensus.get()
+        info!("drained");
+    }
+
+    /// Stops Raft: the last thing to do before storage is closed. Bounded.
+    pub async fn stop(&self) {
+        if let Some(consensus) = self.0.consensus.get()
             && tokio::time::timeout(SHUTDOWN_TIMEOUT, consensus.shutdown()).await.is_err()
         {
             warn!("consensus did not stop in time");
         }
-        info!("drained");
     }
 
     /// Whether a drain has begun.
@@ -163,7 +198,8 @@ impl Members {
 
     /// How often two replicas were found not to be equal at one index, since the start.
     pub fn digest_mismatches(&self) -> u64 {
-        self.0.digest_mismatches.load(std::sync::atomic::Ordering::Relaxed)
+        self.0
+            .digest_mismatches
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 }
-

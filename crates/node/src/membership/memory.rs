@@ -30,12 +30,18 @@ struct Kept {
 impl MemoryIdentity {
     /// A node that has never started.
     pub fn new(node: NodeId) -> Self {
-        Self { node, kept: Mutex::default() }
+        Self {
+            node,
+            kept: Mutex::default(),
+        }
     }
 
     /// As an older copy of the folder would have it.
     pub fn copy(&self) -> Self {
-        Self { node: self.node, kept: Mutex::new(self.kept.lock().clone()) }
+        Self {
+            node: self.node,
+            kept: Mutex::new(self.kept.lock().clone()),
+        }
     }
 }
 
@@ -97,7 +103,11 @@ pub struct MemoryDisk {
 impl MemoryDisk {
     /// A volume of `total` bytes, all of them free.
     pub fn new(total: u64) -> Self {
-        Self { free: AtomicU64::new(total), total, compactions: AtomicU64::new(0) }
+        Self {
+            free: AtomicU64::new(total),
+            total,
+            compactions: AtomicU64::new(0),
+        }
     }
 
     /// So much is free from now on.
@@ -113,11 +123,18 @@ impl MemoryDisk {
 
 impl Disk for MemoryDisk {
     fn space(&self) -> io::Result<DiskSpace> {
-        Ok(DiskSpace { free: self.free.load(Ordering::Relaxed), total: self.total })
+        Ok(DiskSpace {
+            free: self.free.load(Ordering::Relaxed),
+            total: self.total,
+        })
     }
 
-    fn log_written(&self) -> u64 {
+    fn log_bytes_after(&self, _: Option<u64>) -> u64 {
         0
+    }
+
+    fn log_index_keeping(&self, _: u64) -> Option<u64> {
+        None
     }
 
     fn state_bytes(&self) -> u64 {

@@ -50,7 +50,7 @@ pub(crate) use forming::{BindRequest, Forming, FormingStep, Round};
 pub(crate) use hello::{HelloAnswer, HelloVerdict, Known, Own, hello_verdict};
 pub(crate) use reports::report;
 pub(crate) use service::{ANY_CLUSTER, ANY_TARGET, PeerService};
-pub(crate) use snapshots::{LogView, SnapshotPolicy};
+pub(crate) use snapshots::{LOG_KEPT_BYTES_MAX, LogView, SnapshotPolicy};
 pub(crate) use stall::{Progress, STALL_HAND_OVER, StallVerdict, StallWatch};
 pub(crate) use standing::{Stage, Standing, blocking};
 pub(crate) use table::{MemberTable, Seen};

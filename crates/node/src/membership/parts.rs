@@ -52,8 +52,11 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// The operating system's.
     fn space(&self) -> io::Result<DiskSpace>;
-    /// Bytes of log ever appended: those found at the start, and those written since.
-    fn log_written(&self) -> u64;
+    /// Bytes of log entries behind `index`; of all that are held for `None`. About.
+    fn log_bytes_after(&self, index: Option<u64>) -> u64;
+    /// The greatest index behind which `bytes` of log are left; `None` if there is not more log
+    /// than that.
+    fn log_index_keeping(&self, bytes: u64) -> Option<u64>;
     /// Bytes of the state on disk, about.
     fn state_bytes(&self) -> u64;
     /// How long the oldest outstanding log write has been so; `None` if none is outstanding.
@@ -134,18 +137,30 @@ impl MemberSettings {
             }
         }
         if !self.initial_members.is_empty()
-            && !self.initial_members.iter().any(|seed| seed.name == self.name)
+            && !self
+                .initial_members
+                .iter()
+                .any(|seed| seed.name == self.name)
         {
-            let names: Vec<&str> =
-                self.initial_members.iter().map(|seed| seed.name.as_str()).collect();
-            return Err(BadMembers::NotListed { name: self.name.clone(), found: names.join(", ") });
+            let names: Vec<&str> = self
+                .initial_members
+                .iter()
+                .map(|seed| seed.name.as_str())
+                .collect();
+            return Err(BadMembers::NotListed {
+                name: self.name.clone(),
+                found: names.join(", "),
+            });
         }
         Ok(())
     }
 
     /// The address that goes into the membership: what `initial_members` says, else the own one.
     pub fn own_address(&self) -> String {
-        let own = self.initial_members.iter().find(|seed| seed.name == self.name);
+        let own = self
+            .initial_members
+            .iter()
+            .find(|seed| seed.name == self.name);
         own.map_or_else(|| self.address.clone(), |seed| seed.address.clone())
     }
 }
@@ -164,7 +179,14 @@ fn check_address(key: &'static str, address: &str) -> Result<(), BadMembers> {
             && !host.contains(char::is_whitespace)
             && port.parse::<u16>().is_ok_and(|port| port != 0)
     });
-    if good { Ok(()) } else { Err(BadMembers::Address { key, found: address.to_owned() }) }
+    if good {
+        Ok(())
+    } else {
+        Err(BadMembers::Address {
+            key,
+            found: address.to_owned(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +194,10 @@ mod tests {
     use super::*;
 
     fn settings() -> MemberSettings {
-        let seed = |name: &str| Seed { name: name.into(), address: format!("{name}.example:11301") };
+        let seed = |name: &str| Seed {
+            name: name.into(),
+            address: format!("{name}.example:11301"),
+        };
         MemberSettings {
             name: "trellis-0".into(),
             listen: SocketAddr::from(([127, 0, 0, 1], 11301)),
@@ -187,16 +212,28 @@ mod tests {
     fn mistakes_are_one_sentence_with_key_found_and_allowed() {
         assert_eq!(settings().check(), Ok(()));
         assert_eq!(settings().own_address(), "trellis-0.example:11301");
-        let alone = MemberSettings { initial_members: Vec::new(), ..settings() };
+        let alone = MemberSettings {
+            initial_members: Vec::new(),
+            ..settings()
+        };
         assert_eq!(alone.check(), Ok(()));
         assert_eq!(alone.own_address(), "127.0.0.1:11301");
 
         let text = |bad: MemberSettings| bad.check().err().map(|error| error.to_string());
-        let stranger = text(MemberSettings { name: "other".into(), ..settings() });
+        let stranger = text(MemberSettings {
+            name: "other".into(),
+            ..settings()
+        });
         assert!(stranger.is_some_and(|text| text.contains("not this node")));
-        let spaced = text(MemberSettings { name: "a b".into(), ..settings() });
+        let spaced = text(MemberSettings {
+            name: "a b".into(),
+            ..settings()
+        });
         assert!(spaced.is_some_and(|text| text.starts_with("name is \"a b\"; allowed")));
-        let joining = text(MemberSettings { join: vec!["nowhere".into()], ..settings() });
+        let joining = text(MemberSettings {
+            join: vec!["nowhere".into()],
+            ..settings()
+        });
         assert!(joining.is_some_and(|text| text.starts_with("join is \"nowhere\"; allowed")));
         let mut twice = settings();
         twice.initial_members.push(twice.initial_members[0].clone());

@@ -78,9 +78,16 @@ fn own(standing: &Standing, consensus: &Consensus, space: DiskSpace) -> pb::Repo
 /// A node's own report as a row. What it says of run, term and index is on its disk.
 fn row(report: &pb::Report) -> (NodeId, Seen, Duration) {
     let seen = Seen {
-        known: Known { run: Run(report.run), term: report.term, flushed: report.flushed },
+        known: Known {
+            run: Run(report.run),
+            term: report.term,
+            flushed: report.flushed,
+        },
         applied: report.applied,
-        disk: DiskSpace { free: report.disk_free, total: report.disk_total },
+        disk: DiskSpace {
+            free: report.disk_free,
+            total: report.disk_total,
+        },
         level: report.level,
         version: report.version.clone(),
         address: report.address.clone(),
@@ -93,7 +100,9 @@ fn watch_peers(standing: &Standing, consensus: &Consensus) {
     let metrics = consensus.metrics();
     let committed = consensus.committed();
     for peer in metrics.peers {
-        let Some((mut seen, age)) = standing.table.get(peer.node) else { continue };
+        let Some((mut seen, age)) = standing.table.get(peer.node) else {
+            continue;
+        };
         if let Some(matched) = peer.matched {
             // An acknowledgement in this term means that the term is on the follower's disk.
             seen.known.term = seen.known.term.max(metrics.term);
@@ -102,17 +111,28 @@ fn watch_peers(standing: &Standing, consensus: &Consensus) {
         }
     }
     let membership = consensus.membership();
-    standing.table.retain(|node| membership.members.contains_key(&node));
+    standing
+        .table
+        .retain(|node| membership.members.contains_key(&node));
 }
 
 async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
-    let Some(member) = standing.membership().members.remove(&leader) else { return };
+    let Some(member) = standing.membership().members.remove(&leader) else {
+        return;
+    };
     let asked = async {
-        let mut peer = standing.peers.peer(leader, &member.address, Lane::Control)?;
-        peer.report(pb::ReportRequest { report: Some(report) }).await
+        let mut peer = standing
+            .peers
+            .peer(leader, &member.address, Lane::Control)?;
+        peer.report(pb::ReportRequest {
+            report: Some(report),
+        })
+        .await
     };
     // A report that is lost is made good by the next.
-    let Ok(Ok(reply)) = timeout(REPORT_PACE * 2, asked).await else { return };
+    let Ok(Ok(reply)) = timeout(REPORT_PACE * 2, asked).await else {
+        return;
+    };
     let reply = reply.into_inner();
     for message in reply.table {
         let (node, seen, age) = convert::seen(message);
@@ -125,11 +145,10 @@ async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
 }
 
 /// The leader's answer to a report.
-pub(crate) fn answer(
-    standing: &Standing,
-    report: pb::Report,
-) -> Result<pb::ReportReply, Status> {
-    let term = standing.leads().ok_or_else(|| Status::unavailable("this node does not lead"))?;
+pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::ReportReply, Status> {
+    let term = standing
+        .leads()
+        .ok_or_else(|| Status::unavailable("this node does not lead"))?;
     let (node, seen, age) = row(&report);
     let Some(member) = standing.membership().members.remove(&node) else {
         return Err(Status::not_found(format!("node {node} is no member")));
@@ -139,25 +158,41 @@ pub(crate) fn answer(
     compare(standing, &member.name, &samples);
     let ours = samples.iter().filter_map(|DigestSample { index, .. }| {
         let digest = standing.witnessed.digests.at(*index)?;
-        Some(convert::sample_message(DigestSample { index: *index, digest }))
+        Some(convert::sample_message(DigestSample {
+            index: *index,
+            digest,
+        }))
     });
     let table = standing.table.all().into_iter();
     Ok(pb::ReportReply {
         term,
         digests: ours.collect(),
-        table: table.map(|(node, seen, age)| convert::seen_message(node, seen, age)).collect(),
+        table: table
+            .map(|(node, seen, age)| convert::seen_message(node, seen, age))
+            .collect(),
     })
 }
 
 /// Promise P7. Which of two nodes is wrong can't be told here: both say so.
 fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
-    if let Comparison::Different { index, ours, theirs } = standing.witnessed.digests.compare(theirs) {
+    if let Comparison::Different {
+        index,
+        ours,
+        theirs,
+    } = standing.witnessed.digests.compare(theirs)
+    {
         let mut differs = standing.differs.lock();
         let text = format!("the state differs from {name}'s at index {index}");
         if differs.as_ref() != Some(&text) {
             standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
             let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
-            error!(index, node = name, ours, theirs, "two replicas are not equal");
+            error!(
+                index,
+                node = name,
+                ours,
+                theirs,
+                "two replicas are not equal"
+            );
             *differs = Some(text);
         }
     }
@@ -167,6 +202,9 @@ fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
 fn check_level(standing: &Standing, consensus: &Consensus) {
     let cluster = consensus.with_machine(|machine| machine.server().feature_level);
     if cluster > FEATURE_LEVEL {
-        standing.stop(NodeStop::Level { cluster, own: FEATURE_LEVEL });
+        standing.stop(NodeStop::Level {
+            cluster,
+            own: FEATURE_LEVEL,
+        });
     }
 }

@@ -11,8 +11,11 @@ use super::{CoreView, Known, Standing, changes, convert, reports};
 
 /// Methods that a node answers whoever asks and for whomever: they are how nodes get to know
 /// each other. Their handlers look at cluster and id themselves.
-pub(crate) const ANY_CLUSTER: &[&str] =
-    &["/trellis.v1.Peer/Hello", "/trellis.v1.Peer/Bind", "/trellis.v1.Peer/Invite"];
+pub(crate) const ANY_CLUSTER: &[&str] = &[
+    "/trellis.v1.Peer/Hello",
+    "/trellis.v1.Peer/Bind",
+    "/trellis.v1.Peer/Invite",
+];
 
 /// Methods of the own cluster that may come without knowing this node's id.
 pub(crate) const ANY_TARGET: &[&str] = &["/trellis.v1.Peer/Join", "/trellis.v1.Peer/Change"];
@@ -45,7 +48,9 @@ impl PeerService {
 
     /// Whether the asker's id is out of the cluster for ever.
     fn removed(&self, asker: NodeId, its_membership: Option<u64>) -> bool {
-        let Some(consensus) = self.standing.consensus.get() else { return false };
+        let Some(consensus) = self.standing.consensus.get() else {
+            return false;
+        };
         if self.standing.witnessed.is_retired(asker) {
             return true;
         }
@@ -55,7 +60,12 @@ impl PeerService {
             .position
             .as_ref()
             .is_some_and(|position| position.index <= consensus.committed());
-        let older = |its: u64| agreed.position.as_ref().is_some_and(|ours| its < ours.index);
+        let older = |its: u64| {
+            agreed
+                .position
+                .as_ref()
+                .is_some_and(|ours| its < ours.index)
+        };
         committed && its_membership.is_some_and(older) && !agreed.members.contains_key(&asker)
     }
 }
@@ -75,7 +85,11 @@ impl Peer for PeerService {
         if !same && ours.is_some() {
             warn!(?ours, ?theirs, node = %asker, name = request.name, "hello from another cluster");
         }
-        let known = if same { self.known(asker) } else { Known::default() };
+        let known = if same {
+            self.known(asker)
+        } else {
+            Known::default()
+        };
         Ok(Response::new(pb::HelloReply {
             from: standing.id().0,
             name: standing.name().to_owned(),
@@ -101,17 +115,26 @@ impl Peer for PeerService {
         let request = convert::bind_request(request.into_inner())
             .ok_or_else(|| Status::invalid_argument("a cluster id has sixteen bytes"))?;
         let _one = standing.binding.lock().await;
-        let allowed =
-            standing.forming.may_bind(standing.formed(), standing.cluster(), &request);
+        let allowed = standing
+            .forming
+            .may_bind(standing.formed(), standing.cluster(), &request);
         let refused = match allowed {
-            Ok(()) => standing.bind(request.cluster).await.err().map(|error| error.to_string()),
+            Ok(()) => standing
+                .bind(request.cluster)
+                .await
+                .err()
+                .map(|error| error.to_string()),
             Err(refusal) => Some(refusal.to_string()),
         };
         if let Some(refused) = &refused {
             warn!(from = request.from, cluster = %request.cluster, refused, "not bound");
         }
         let (node, name) = (standing.id().0, standing.name().to_owned());
-        Ok(Response::new(pb::BindReply { node, name, refused }))
+        Ok(Response::new(pb::BindReply {
+            node,
+            name,
+            refused,
+        }))
     }
 
     async fn invite(
@@ -142,7 +165,11 @@ impl Peer for PeerService {
                 None
             }
         };
-        Ok(Response::new(pb::InviteReply { node: standing.id().0, name, refused }))
+        Ok(Response::new(pb::InviteReply {
+            node: standing.id().0,
+            name,
+            refused,
+        }))
     }
 
     async fn join(
@@ -151,8 +178,7 @@ impl Peer for PeerService {
     ) -> Result<Response<pb::ChangeReply>, Status> {
         let request = request.into_inner();
         let member = request.member.clone().map(Member::from);
-        let member =
-            member.ok_or_else(|| Status::invalid_argument("a join names the newcomer"))?;
+        let member = member.ok_or_else(|| Status::invalid_argument("a join names the newcomer"))?;
         let standing = &self.standing;
         if standing.leads().is_some() {
             let outcome = changes::take_in(standing, member, request.level).await;
@@ -161,7 +187,10 @@ impl Peer for PeerService {
         let Some((leader, address)) = changes::leader_address(standing, request.hops) else {
             return Ok(Response::new(changes::no_leader(standing)));
         };
-        let passed_on = pb::JoinRequest { hops: request.hops - 1, ..request };
+        let passed_on = pb::JoinRequest {
+            hops: request.hops - 1,
+            ..request
+        };
         let mut peer = standing.peers.peer(leader, &address, Lane::Control)?;
         peer.join(passed_on).await
     }
@@ -170,7 +199,9 @@ impl Peer for PeerService {
         &self,
         request: Request<pb::ChangeRequest>,
     ) -> Result<Response<pb::ChangeReply>, Status> {
-        changes::change(&self.standing, request.into_inner()).await.map(Response::new)
+        changes::change(&self.standing, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     type ForwardStream = BoxStream<'static, Result<pb::ForwardDown, Status>>;
@@ -179,7 +210,9 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<pb::ForwardUp>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        self.core()?.forward(request.into_inner()).map(Response::new)
+        self.core()?
+            .forward(request.into_inner())
+            .map(Response::new)
     }
 
     async fn read_index(
@@ -193,7 +226,10 @@ impl Peer for PeerService {
         &self,
         request: Request<pb::CensusRequest>,
     ) -> Result<Response<pb::CensusReply>, Status> {
-        self.core()?.census(request.into_inner()).await.map(Response::new)
+        self.core()?
+            .census(request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn report(

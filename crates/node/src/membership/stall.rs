@@ -54,7 +54,9 @@ impl StallWatch {
             self.apply_moved = now;
         }
         self.seen = progress;
-        let writes_late = progress.oldest_write.is_some_and(|age| age >= STALL_HAND_OVER);
+        let writes_late = progress
+            .oldest_write
+            .is_some_and(|age| age >= STALL_HAND_OVER);
         if writes_late || now.saturating_sub(self.log_moved) >= STALL_HAND_OVER {
             StallVerdict::HandOver("the log's writes")
         } else if now.saturating_sub(self.apply_moved) >= STALL_HAND_OVER {
@@ -76,24 +78,48 @@ mod tests {
     #[test]
     fn an_idle_leader_is_not_stalled() {
         let mut watch = StallWatch::default();
-        let idle = Progress { submitted: 9, flushed: 9, committed: 9, applied: 9, oldest_write: None };
+        let idle = Progress {
+            submitted: 9,
+            flushed: 9,
+            committed: 9,
+            applied: 9,
+            oldest_write: None,
+        };
         for second in 0..100 {
-            assert_eq!(watch.look(secs(f64::from(second)), idle), StallVerdict::Moving);
+            assert_eq!(
+                watch.look(secs(f64::from(second)), idle),
+                StallVerdict::Moving
+            );
         }
         // Work that has just come is not late by the idle time before it.
-        let work = Progress { submitted: 10, ..idle };
+        let work = Progress {
+            submitted: 10,
+            ..idle
+        };
         assert_eq!(watch.look(secs(100.0), work), StallVerdict::Moving);
         assert_eq!(watch.look(secs(100.9), work), StallVerdict::Moving);
-        assert_eq!(watch.look(secs(101.0), work), StallVerdict::HandOver("the log's writes"));
+        assert_eq!(
+            watch.look(secs(101.0), work),
+            StallVerdict::HandOver("the log's writes")
+        );
     }
 
     #[test]
     fn an_apply_that_hangs_hands_over_and_recovers_when_it_moves() {
         let mut watch = StallWatch::default();
-        let hung = Progress { submitted: 9, flushed: 9, committed: 9, applied: 5, oldest_write: None };
+        let hung = Progress {
+            submitted: 9,
+            flushed: 9,
+            committed: 9,
+            applied: 5,
+            oldest_write: None,
+        };
         assert_eq!(watch.look(secs(0.0), hung), StallVerdict::Moving);
         assert_eq!(watch.look(secs(1.9), hung), StallVerdict::Moving);
-        assert_eq!(watch.look(secs(2.0), hung), StallVerdict::HandOver("applying entries"));
+        assert_eq!(
+            watch.look(secs(2.0), hung),
+            StallVerdict::HandOver("applying entries")
+        );
         let moved = Progress { applied: 6, ..hung };
         assert_eq!(watch.look(secs(2.5), moved), StallVerdict::Moving);
     }
@@ -101,9 +127,15 @@ mod tests {
     #[test]
     fn a_write_that_hangs_for_ten_seconds_has_failed() {
         let mut watch = StallWatch::default();
-        let late = |age| Progress { oldest_write: Some(secs(age)), ..Progress::default() };
+        let late = |age| Progress {
+            oldest_write: Some(secs(age)),
+            ..Progress::default()
+        };
         assert_eq!(watch.look(secs(1.0), late(1.9)), StallVerdict::Moving);
-        assert_eq!(watch.look(secs(1.1), late(2.0)), StallVerdict::HandOver("the log's writes"));
+        assert_eq!(
+            watch.look(secs(1.1), late(2.0)),
+            StallVerdict::HandOver("the log's writes")
+        );
         assert_eq!(watch.look(secs(9.9), late(10.0)), StallVerdict::Fatal);
     }
 }

@@ -11,9 +11,7 @@ use trellis_consensus::{Consensus, Member, Membership, Role};
 use trellis_rpc::{ClusterId, Peers, SharedIdentity};
 use trellis_types::{NodeId, Run};
 
-use super::{
-    CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Witnessed,
-};
+use super::{CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Witnessed};
 
 /// A leader that no majority has acknowledged for longer counts for nobody (architecture, 7).
 pub(crate) const LEADER_COUNTS_FOR: Duration = Duration::from_secs(1);
@@ -103,7 +101,9 @@ pub(crate) struct Standing {
 
 impl fmt::Debug for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing").field("name", &self.forming.name).finish_non_exhaustive()
+        f.debug_struct("Standing")
+            .field("name", &self.forming.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,7 +118,11 @@ impl Standing {
 
     pub(crate) fn me(&self) -> Member {
         let (id, name) = (self.id(), self.name().to_owned());
-        Member { id, name, address: self.address.clone() }
+        Member {
+            id,
+            name,
+            address: self.address.clone(),
+        }
     }
 
     pub(crate) fn shared(&self) -> &SharedIdentity {
@@ -132,7 +136,10 @@ impl Standing {
 
     /// The newest membership in the own log; empty if there is none.
     pub(crate) fn membership(&self) -> Membership {
-        self.consensus.get().map(Consensus::membership).unwrap_or_default()
+        self.consensus
+            .get()
+            .map(Consensus::membership)
+            .unwrap_or_default()
     }
 
     /// Whether the node has a log entry: the first of every log is a membership.
@@ -141,14 +148,21 @@ impl Standing {
     }
 
     pub(crate) fn role(&self) -> Role {
-        self.consensus.get().map_or(Role::Stopped, |consensus| *consensus.role().borrow())
+        self.consensus
+            .get()
+            .map_or(Role::Stopped, |consensus| *consensus.role().borrow())
     }
 
     /// The term in which this node leads with a majority behind it.
     pub(crate) fn leads(&self) -> Option<u64> {
         let consensus = self.consensus.get()?;
-        let Role::Leader { term } = self.role() else { return None };
-        consensus.quorum_ack_age().filter(|age| *age <= LEADER_COUNTS_FOR).map(|_| term)
+        let Role::Leader { term } = self.role() else {
+            return None;
+        };
+        consensus
+            .quorum_ack_age()
+            .filter(|age| *age <= LEADER_COUNTS_FOR)
+            .map(|_| term)
     }
 
     /// The leader that this node hears, itself included.
@@ -188,7 +202,9 @@ impl Standing {
     /// Resolves when the node has to stop.
     pub(crate) async fn stopped(&self) -> NodeStop {
         let mut stage = self.stage.subscribe();
-        let stopped = stage.wait_for(|stage| matches!(stage, Stage::Stopped(_))).await;
+        let stopped = stage
+            .wait_for(|stage| matches!(stage, Stage::Stopped(_)))
+            .await;
         match stopped.as_deref() {
             Ok(Stage::Stopped(why)) => why.clone(),
             // The sender lives as long as `self`.
@@ -213,5 +229,7 @@ impl Standing {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|gone| Err(io::Error::other(gone)))
 }

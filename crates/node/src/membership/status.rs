@@ -123,11 +123,19 @@ pub(crate) fn status(standing: &Standing) -> Status {
     let metrics = consensus.map(|consensus| consensus.metrics());
     let membership = standing.membership();
     let leader = standing.leader();
-    let name_of = |id| membership.members.get(&id).map(|member| member.name.clone());
+    let name_of = |id| {
+        membership
+            .members
+            .get(&id)
+            .map(|member| member.name.clone())
+    };
     let (server, time) = consensus
         .map(|consensus| consensus.with_machine(|machine| (machine.server(), machine.now())))
         .unwrap_or_default();
-    let last_log = metrics.as_ref().and_then(|metrics| metrics.last_log).unwrap_or_default();
+    let last_log = metrics
+        .as_ref()
+        .and_then(|metrics| metrics.last_log)
+        .unwrap_or_default();
     let leads = standing.leads().is_some();
     let own = standing.id();
 
@@ -137,8 +145,9 @@ pub(crate) fn status(standing: &Standing) -> Status {
             .iter()
             .flat_map(|metrics| &metrics.peers)
             .find(|peer| peer.node == member.id);
-        let report_age_ms =
-            told.as_ref().map(|(_, age)| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let report_age_ms = told
+            .as_ref()
+            .map(|(_, age)| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
         let applied = told.as_ref().map(|(seen, _)| seen.applied);
         let reached = match progress {
             Some(peer) => peer.matched,
@@ -154,7 +163,10 @@ pub(crate) fn status(standing: &Standing) -> Status {
             present: if member.id == own {
                 true
             } else if leads {
-                standing.core.get().is_some_and(|core| core.is_present(member.id))
+                standing
+                    .core
+                    .get()
+                    .is_some_and(|core| core.is_present(member.id))
             } else {
                 report_age_ms.is_some_and(|age| age <= REPORT_COUNTS_FOR_MS)
             },
@@ -184,7 +196,10 @@ pub(crate) fn status(standing: &Standing) -> Status {
         term: metrics.as_ref().map_or(0, |metrics| metrics.term),
         last_log,
         committed: consensus.map_or(0, |consensus| consensus.committed()),
-        applied: metrics.as_ref().and_then(|metrics| metrics.applied).unwrap_or_default(),
+        applied: metrics
+            .as_ref()
+            .and_then(|metrics| metrics.applied)
+            .unwrap_or_default(),
         flushed: consensus
             .and_then(|consensus| consensus.flushed())
             .map_or(0, |position| position.index),
@@ -193,10 +208,15 @@ pub(crate) fn status(standing: &Standing) -> Status {
             .and_then(|metrics| metrics.snapshot)
             .map(|position| position.index),
         purged: metrics.as_ref().and_then(|metrics| metrics.purged),
-        digest: standing.witnessed.digests.newest(1).pop().map(|sample| Digest {
-            index: sample.index,
-            value: format!("{:016x}", sample.digest),
-        }),
+        digest: standing
+            .witnessed
+            .digests
+            .newest(1)
+            .pop()
+            .map(|sample| Digest {
+                index: sample.index,
+                value: format!("{:016x}", sample.digest),
+            }),
         digest_mismatches: standing.digest_mismatches.load(Ordering::Relaxed),
         origin: origin.map(|origin| origin.to_string()),
         doors_open: origin.is_some(),
@@ -210,7 +230,11 @@ pub(crate) fn status(standing: &Standing) -> Status {
         puts_refused: server.puts_refused,
         short_of_disk: standing.short_of_disk.lock().clone(),
         changes: standing.councils.lock().clone(),
-        disk: standing.table.get(own).map(|(seen, _)| seen.disk).unwrap_or_default(),
+        disk: standing
+            .table
+            .get(own)
+            .map(|(seen, _)| seen.disk)
+            .unwrap_or_default(),
         members: members.collect(),
     }
 }

@@ -59,18 +59,27 @@ impl MemberTable {
 
     /// What others must be told that this node's disk holds at least; zeros if nothing is known.
     pub(crate) fn known(&self, node: NodeId) -> Known {
-        self.rows.lock().get(&node).map(|(seen, _)| seen.known).unwrap_or_default()
+        self.rows
+            .lock()
+            .get(&node)
+            .map(|(seen, _)| seen.known)
+            .unwrap_or_default()
     }
 
     /// The row of one node and its age.
     pub(crate) fn get(&self, node: NodeId) -> Option<(Seen, Duration)> {
-        self.rows.lock().get(&node).map(|(seen, at)| (seen.clone(), at.elapsed()))
+        self.rows
+            .lock()
+            .get(&node)
+            .map(|(seen, at)| (seen.clone(), at.elapsed()))
     }
 
     /// All rows with their ages.
     pub(crate) fn all(&self) -> Vec<(NodeId, Seen, Duration)> {
         let rows = self.rows.lock();
-        rows.iter().map(|(node, (seen, at))| (*node, seen.clone(), at.elapsed())).collect()
+        rows.iter()
+            .map(|(node, (seen, at))| (*node, seen.clone(), at.elapsed()))
+            .collect()
     }
 
     /// Forgets nodes for which `keep` is false: the table is bounded by the membership.
@@ -93,7 +102,11 @@ mod tests {
 
     fn seen(run: u64, flushed: u64, free: u64) -> Seen {
         Seen {
-            known: Known { run: Run(run), term: 1, flushed },
+            known: Known {
+                run: Run(run),
+                term: 1,
+                flushed,
+            },
             disk: DiskSpace { free, total: 100 },
             ..Seen::default()
         }
@@ -105,7 +118,14 @@ mod tests {
         table.learn(NodeId(1), seen(3, 50, 10), Duration::ZERO);
         table.learn(NodeId(1), seen(2, 70, 99), Duration::from_secs(5));
         let (row, _) = table.get(NodeId(1)).unwrap_or_default();
-        assert_eq!(row.known, Known { run: Run(3), term: 1, flushed: 70 });
+        assert_eq!(
+            row.known,
+            Known {
+                run: Run(3),
+                term: 1,
+                flushed: 70
+            }
+        );
         assert_eq!(row.disk.free, 10, "the later row was older");
         assert_eq!(table.known(NodeId(2)), Known::default());
     }

@@ -10,8 +10,8 @@ use trellis_queue::{LeaderCommand, Setting};
 use trellis_types::NodeId;
 
 use super::{
-    DiskSpace, DiskWatch, LogView, Progress, SnapshotPolicy, Stage, StallVerdict, StallWatch, Standing,
-    blocking,
+    DiskSpace, DiskWatch, LOG_KEPT_BYTES_MAX, LogView, Progress, SnapshotPolicy, Stage,
+    StallVerdict, StallWatch, Standing, blocking,
     changes::{self, REPORT_COUNTS_FOR},
 };
 
@@ -53,7 +53,11 @@ struct Keeper {
 
 impl Keeper {
     async fn watch_stall(&mut self) {
-        let Self { standing, consensus, .. } = self;
+        let Self {
+            standing,
+            consensus,
+            ..
+        } = self;
         let metrics = consensus.metrics();
         let progress = Progress {
             submitted: metrics.last_log.unwrap_or_default(),
@@ -88,9 +92,16 @@ impl Keeper {
 
     /// The leader keeps "puts refused" equal to "some present voter is short of disk".
     async fn watch_disks(&mut self) {
-        let Self { standing, consensus, disks, .. } = self;
+        let Self {
+            standing,
+            consensus,
+            disks,
+            ..
+        } = self;
         let own = standing.table.get(standing.id()).map(|(seen, _)| seen.disk);
-        self.short = standing.disk_mark.is_short(own.unwrap_or_default(), self.short);
+        self.short = standing
+            .disk_mark
+            .is_short(own.unwrap_or_default(), self.short);
         if standing.leads().is_none() {
             return;
         }
@@ -127,7 +138,11 @@ impl Keeper {
     async fn save_and_purge(&mut self) {
         let view = self.view();
         if self.policy.due(&view) {
-            info!(applied = view.applied, short_of_disk = view.short_of_disk, "taking a snapshot");
+            info!(
+                applied = view.applied,
+                short_of_disk = view.short_of_disk,
+                "taking a snapshot"
+            );
             self.consensus.snapshot().await;
             if view.short_of_disk {
                 let disk = self.standing.disk.clone();
@@ -145,7 +160,12 @@ impl Keeper {
     }
 
     fn view(&self) -> LogView {
-        let Self { standing, consensus, short, .. } = self;
+        let Self {
+            standing,
+            consensus,
+            short,
+            ..
+        } = self;
         let metrics = consensus.metrics();
         let membership = consensus.membership();
         // The leader knows what each has; others know it from the leader's table.
@@ -158,12 +178,14 @@ impl Keeper {
             let matched = peer.and_then(|peer| peer.matched);
             matched.unwrap_or_else(|| standing.table.known(*id).flushed)
         });
+        let snapshot = metrics.snapshot.map(|position| position.index);
         LogView {
             now: standing.started.elapsed(),
-            written: standing.disk.log_written(),
+            grown: standing.disk.log_bytes_after(snapshot),
+            keeping: standing.disk.log_index_keeping(LOG_KEPT_BYTES_MAX),
             state: standing.disk.state_bytes(),
             applied: metrics.applied.unwrap_or_default(),
-            snapshot: metrics.snapshot.map_or(0, |position| position.index),
+            snapshot: snapshot.unwrap_or_default(),
             matched: matched.min(),
             short_of_disk: *short,
         }

@@ -31,7 +31,9 @@ pub(crate) struct Witness {
 
 impl Listener for Witness {
     fn applied(&mut self, position: Position, at: Timestamp, outcome: Outcome, machine: &Machine) {
-        self.witnessed.digests.note(position.index, machine.digest());
+        self.witnessed
+            .digests
+            .note(position.index, machine.digest());
         for event in &outcome.events {
             if let Event::Retired(node) = event {
                 self.witnessed.retired.write().insert(*node);
@@ -46,7 +48,9 @@ impl Listener for Witness {
 
     fn replaced(&mut self, machine: &Machine, position: Option<Position>) {
         if let Some(position) = position {
-            self.witnessed.digests.note(position.index, machine.digest());
+            self.witnessed
+                .digests
+                .note(position.index, machine.digest());
         }
         if let Some(Row::Meta(meta)) = machine.row(Key::Meta) {
             *self.witnessed.retired.write() = meta.retired.into_iter().collect();

@@ -38,7 +38,10 @@ fn three_nodes_form_only_when_all_are_there() {
         (status.stage == "forming" && status.waits_for?.contains(&n3)).then_some(())
     });
     town.wait("n2 waits for n1", |town| {
-        town.status("n2").waits_for?.contains("waiting for n1 to form").then_some(())
+        town.status("n2")
+            .waits_for?
+            .contains("waiting for n1 to form")
+            .then_some(())
     });
     let health = town.node("n1").members().health();
     assert!(health.live && health.started && !health.ready, "{health:?}");
@@ -151,7 +154,10 @@ fn member_add_invites_a_node_that_waits() {
     let address = town.address("n2");
     let members = town.node("n1").members().clone();
     let absent = town.on("n1", members.add(&address));
-    assert!(absent.is_err_and(|refused| refused.again), "nobody is there yet");
+    assert!(
+        absent.is_err_and(|refused| refused.again),
+        "nobody is there yet"
+    );
     town.start("n2");
     let invited = town.on("n1", members.add(&address));
     assert!(invited.is_ok() || invited.is_err_and(|refused| refused.why.contains("already")));
@@ -177,7 +183,10 @@ fn a_removed_node_is_told_so_and_stops() {
 
     let gone = town.node(victim).members().clone();
     let stop = town.on(victim, gone.stopped());
-    assert!(stop.to_string().contains("removed from the cluster"), "{stop}");
+    assert!(
+        stop.to_string().contains("removed from the cluster"),
+        "{stop}"
+    );
     town.kill(victim);
     town.start(victim);
     let again = town.node(victim).members().clone();
@@ -261,7 +270,10 @@ fn leadership_is_handed_over_on_request_and_by_drain() {
     town.wait_ready(&all);
     let first = town.wait_leader(&all);
     let to = all.into_iter().find(|name| *name != first).unwrap_or("n1");
-    let asked = all.into_iter().find(|name| *name != first && *name != to).unwrap_or("n1");
+    let asked = all
+        .into_iter()
+        .find(|name| *name != first && *name != to)
+        .unwrap_or("n1");
     let members = town.node(asked).members().clone();
     let moved = town.on(asked, members.transfer_leader(Some(to)));
     assert!(moved.is_ok(), "{moved:?}");
@@ -271,10 +283,33 @@ fn leadership_is_handed_over_on_request_and_by_drain() {
     let members = town.node(to).members().clone();
     town.on(to, members.drain());
     let health = members.health();
-    assert!(health.draining && !health.ready && health.live, "{health:?}");
+    assert!(
+        health.draining && !health.ready && health.live,
+        "{health:?}"
+    );
     let rest: Vec<&str> = all.into_iter().filter(|name| *name != to).collect();
     town.wait_leader(&rest);
     town.put(rest[0], "another");
+}
+
+/// Section 10, rule 7.
+#[test]
+fn a_leader_whose_log_stands_still_hands_over_and_does_not_come_back_before_it_moves() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let slow = town.wait_leader(&all);
+    let others: Vec<&str> = all.into_iter().filter(|name| *name != slow).collect();
+    town.folder(&slow).log.hold_syncs(true);
+    town.put(others[0], "the others are a majority");
+    let next = town.wait("another leader", |town| {
+        let leader = town.status(others[0]).leader?;
+        (leader != slow).then_some(leader)
+    });
+    town.folder(&slow).log.hold_syncs(false);
+    town.put(&next, "letter");
+    town.wait_equal(&all);
 }
 
 #[test]
@@ -294,7 +329,9 @@ fn puts_are_refused_while_a_disk_is_short() {
     });
     town.folder("n2").disk.set_free(1 << 39);
     town.wait("puts taken again", |town| {
-        all.iter().all(|name| !town.status(name).puts_refused).then_some(())
+        all.iter()
+            .all(|name| !town.status(name).puts_refused)
+            .then_some(())
     });
 }
 

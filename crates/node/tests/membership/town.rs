@@ -86,10 +86,21 @@ impl Folder {
 impl Town {
     /// Nodes that are to form one cluster together. None is started.
     pub fn of(names: &[&str]) -> Self {
-        let mut town = Self { houses: BTreeMap::new(), next_id: 1 };
+        let mut town = Self {
+            houses: BTreeMap::new(),
+            next_id: 1,
+        };
         let initial: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         for name in names {
-            town.build(name, if names.len() == 1 { Vec::new() } else { initial.clone() }, &[]);
+            town.build(
+                name,
+                if names.len() == 1 {
+                    Vec::new()
+                } else {
+                    initial.clone()
+                },
+                &[],
+            );
         }
         town
     }
@@ -102,7 +113,13 @@ impl Town {
     fn build(&mut self, name: &str, initial: Vec<String>, via: &[&str]) {
         let folder = Folder::empty(self.fresh_id());
         let join = via.iter().map(|via| self.address(via)).collect();
-        let house = House { address: free_address(), folder, initial, join, life: None };
+        let house = House {
+            address: free_address(),
+            folder,
+            initial,
+            join,
+            life: None,
+        };
         self.houses.insert(name.to_owned(), house);
     }
 
@@ -136,7 +153,9 @@ impl Town {
     }
 
     fn house(&mut self, name: &str) -> &mut House {
-        self.houses.get_mut(name).unwrap_or_else(|| panic!("no house {name}"))
+        self.houses
+            .get_mut(name)
+            .unwrap_or_else(|| panic!("no house {name}"))
     }
 
     pub fn start(&mut self, name: &str) {
@@ -149,7 +168,10 @@ impl Town {
         let seeds: Vec<Seed> = self.houses[name]
             .initial
             .iter()
-            .map(|name| Seed { name: name.clone(), address: self.address(name) })
+            .map(|name| Seed {
+                name: name.clone(),
+                address: self.address(name),
+            })
             .collect();
         let house = self.house(name);
         assert!(house.life.is_none(), "{name} runs already");
@@ -165,7 +187,10 @@ impl Town {
             consensus: ConsensusSettings::default(),
             members: MemberSettings {
                 name: name.to_owned(),
-                listen: house.address.parse().unwrap_or_else(|error| panic!("{error}")),
+                listen: house
+                    .address
+                    .parse()
+                    .unwrap_or_else(|error| panic!("{error}")),
                 address: house.address.clone(),
                 initial_members: seeds,
                 join: house.join.clone(),
@@ -211,7 +236,10 @@ impl Town {
     }
 
     fn life(&self, name: &str) -> &Life {
-        self.houses[name].life.as_ref().unwrap_or_else(|| panic!("{name} is not running"))
+        self.houses[name]
+            .life
+            .as_ref()
+            .unwrap_or_else(|| panic!("{name} is not running"))
     }
 
     pub fn node(&self, name: &str) -> Node {
@@ -243,7 +271,11 @@ impl Town {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(begun.elapsed() < PATIENCE, "{what}: not in time\n{}", self.picture());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}: not in time\n{}",
+                self.picture()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -270,6 +302,7 @@ impl Town {
     pub fn wait_leader(&self, names: &[&str]) -> String {
         self.wait(&format!("a leader of {names:?}"), |town| {
             let leader = town.status(names[0]).leader?;
+            let leader = names.contains(&leader.as_str()).then_some(leader)?;
             let agrees = |name: &&str| town.status(name).leader.as_ref() == Some(&leader);
             (names.iter().all(agrees) && town.status(&leader).role == "leader").then_some(leader)
         })
@@ -283,7 +316,10 @@ impl Town {
                 digest.map(|digest| (digest.index, digest.value))
             };
             let first = digest(&names[0])?;
-            names.iter().all(|name| digest(name).as_ref() == Some(&first)).then_some(())
+            names
+                .iter()
+                .all(|name| digest(name).as_ref() == Some(&first))
+                .then_some(())
         });
     }
 
