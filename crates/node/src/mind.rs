@@ -245,6 +245,12 @@ impl Core {
         self.0.with_origin(|origin| origin.counters)
     }
 
+    /// A short look at the replicated state as this node has applied it; `None` before the start.
+    /// Apply waits meanwhile.
+    pub fn look<R>(&self, look: impl FnOnce(&trellis_queue::Machine) -> R) -> Option<R> {
+        self.0.running.get().map(|running| running.consensus.with_machine(look))
+    }
+
     /// This node's clock, for answers to hello and to requests for votes.
     pub fn clock_report(&self) -> pb::Clock {
         self.0.clocks.reading().into()

@@ -157,7 +157,7 @@ impl Connection {
     /// Submits what may be submitted, and answers what needs no leader.
     pub(crate) fn pump(&mut self, pump: &mut Pump<'_>) -> Course {
         self.flush();
-        while self.held > 0 {
+        while self.held > 0 && !self.is_reading() {
             let place = self.slots.len() - self.held;
             if matches!(self.slots[place].call, Call::Quit) && place == 0 {
                 return Course::Ends(CloseReason::Quit);
@@ -181,6 +181,11 @@ impl Connection {
             return Course::Ends(CloseReason::HalfClosed);
         }
         Course::GoesOn
+    }
+
+    /// Whether a barrier is at work: it is always the first slot.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.slots.front(), Some(slot) if matches!(slot.state, State::Reading))
     }
 
     /// The first held call gets a new state, or nothing happens because it has to wait.

@@ -254,6 +254,9 @@ impl Origin {
         for tube in &connection.watched {
             self.outbound.lose(tube, Way::Watches);
         }
+        if connection.is_reading() {
+            self.reading.retain(|(_, reader, _)| *reader != id);
+        }
         if connection.known {
             let rider = Rider::CloseSession(id);
             self.outbound.push(&own_item(&rider), rider, None, OWN_BYTES);

@@ -1,0 +1,269 @@
+//! Nodes die, fall silent and come back; clients of the others see nothing but a pause.
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use std::time::Duration;
+
+use cluster::{Client, Cluster, RESERVE, delete, eventually, put};
+use trellis_node::NodeSettings;
+use trellis_types::NodeId;
+
+/// Short enough for a test, long enough for a busy machine.
+fn short_lease() -> NodeSettings {
+    NodeSettings {
+        node_lease: Duration::from_secs(4),
+        ..NodeSettings::default()
+    }
+}
+
+fn ids(words: &[String]) -> Vec<u64> {
+    words
+        .iter()
+        .map(|word| {
+            let id = word
+                .strip_prefix("inserted ")
+                .unwrap_or_else(|| panic!("heard {word:?}"));
+            id.parse().expect("an id")
+        })
+        .collect()
+}
+
+/// Puts one job after the other while `meanwhile` happens; every one is answered.
+async fn puts_during(client: &Client, rounds: usize) -> Vec<u64> {
+    let mut all = Vec::new();
+    for _ in 0..rounds {
+        client.say((0..10).map(|_| put("x")));
+        all.extend(ids(&client.hears_next(10).await));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_leader_dies_clients_of_others_see_no_error_and_nothing_twice() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let (ann, bob) = (cluster.client(others[0]), cluster.client(others[1]));
+    let putting = tokio::spawn(async move {
+        let mut all = puts_during(&ann, 30).await;
+        // Until the death is in the middle.
+        all.extend(puts_during(&ann, 300).await);
+        all.len() as u64
+    });
+    bob.say((0..10).map(|_| put("y")));
+    ids(&bob.hears_next(10).await);
+    cluster.kill(leader).await;
+    bob.say((0..10).map(|_| put("y")));
+    ids(&bob.hears_next(10).await);
+    let put = putting.await.expect("no panic");
+    cluster.agree().await;
+    let total = cluster.look(others[0], |machine| machine.server().total_jobs);
+    assert_eq!(total, put + 20);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_and_holds_of_others_live_through_a_fail_over() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let (ann, bob) = (cluster.client(others[0]), cluster.client(others[1]));
+    assert_eq!(ann.asks(put("held")).await, "inserted 1");
+    assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
+    ann.say([RESERVE]);
+    cluster.kill(leader).await;
+    assert_eq!(bob.asks(put("waited for")).await, "inserted 2");
+    assert_eq!(ann.hears().await, "reserved 2 waited for");
+    assert_eq!(ann.asks(delete(1)).await, "Deleted", "still hers");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_transfer_under_load_loses_and_doubles_nothing() {
+    let mut cluster = Cluster::of(3).await;
+    let clients: Vec<_> = (1..=3).map(|id| cluster.client(id)).collect();
+    let putting: Vec<_> = clients
+        .into_iter()
+        .map(|client| tokio::spawn(async move { puts_during(&client, 100).await.len() as u64 }))
+        .collect();
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        let next = leader % 3 + 1;
+        // It may have been refused because leadership moved by itself.
+        let _ = cluster.node(leader).consensus.transfer_leader(NodeId(next)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let mut put = 0;
+    for task in putting {
+        put += task.await.expect("no panic");
+    }
+    cluster.agree().await;
+    assert_eq!(cluster.look(1, |machine| machine.server().total_jobs), put);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_three_seconds_without_any_majority_everything_goes_on() {
+    let mut cluster = Cluster::of(3).await;
+    let clients: Vec<_> = (1..=3).map(|id| cluster.client(id)).collect();
+    for client in &clients {
+        client.asks(put("before")).await;
+    }
+    cluster.freeze();
+    for client in &clients {
+        client.say([put("during"), RESERVE]);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for client in &clients {
+        assert_eq!(client.heard(), [""; 0], "nothing lies");
+    }
+    cluster.mend();
+    for client in &clients {
+        let heard = client.hears_next(2).await;
+        assert!(heard[0].starts_with("inserted"), "{heard:?}");
+        assert!(heard[1].starts_with("reserved"), "{heard:?}");
+    }
+    cluster.agree().await;
+    assert_eq!(cluster.look(1, |machine| machine.server().total_jobs), 6);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_commands_are_told_so_and_the_node_fences_itself() {
+    let settings = NodeSettings {
+        commit_timeout: Duration::from_secs(1),
+        ..short_lease()
+    };
+    let mut cluster = Cluster::with(3, settings).await;
+    let follower = cluster.follower().await;
+    let ann = cluster.client(follower);
+    assert_eq!(ann.asks(put("before")).await, "inserted 1");
+    cluster.freeze();
+    // Once the stream to the leader is given up, nothing is handed over.
+    tokio::time::sleep(Duration::from_millis(2_300)).await;
+    assert_eq!(ann.asks(put("x")).await, "Draining");
+    assert_eq!(ann.hears().await, "closed: Fenced");
+    cluster.closes(follower).await;
+    cluster.mend();
+    cluster.opens(follower).await;
+    let bob = cluster.client(follower);
+    assert!(bob.asks(put("after")).await.starts_with("inserted"));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_lost_its_majority_serves_nobody() {
+    let settings = NodeSettings {
+        commit_timeout: Duration::from_secs(1),
+        ..short_lease()
+    };
+    let mut cluster = Cluster::with(3, settings).await;
+    let leader = cluster.leader().await;
+    let ann = cluster.client(leader);
+    assert_eq!(ann.asks(put("before")).await, "inserted 1");
+    cluster.isolate(leader);
+    let next = cluster.leader_other_than(leader).await;
+    let bob = cluster.client(next);
+    assert_eq!(bob.asks(delete(1)).await, "Deleted");
+    let heard = ann.asks(trellis_node::Call::Peek(trellis_types::JobId(1))).await;
+    assert!(
+        heard == "InternalError" || heard == "closed: Fenced",
+        "a stale read: {heard}"
+    );
+    cluster.closes(leader).await;
+    cluster.mend();
+    cluster.opens(leader).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_of_a_dead_node_return_and_its_waits_swallow_nothing() {
+    let mut cluster = Cluster::with(3, short_lease()).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let (dies, lives) = (others[0], others[1]);
+    let (ann, eve, bob) = (cluster.client(dies), cluster.client(dies), cluster.client(lives));
+    assert_eq!(ann.asks(put("held")).await, "inserted 1");
+    assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
+    eve.say([RESERVE]);
+    eventually("wait", || {
+        match cluster.look(lives, |machine| machine.server().waiting) {
+            1 => Ok(()),
+            count => Err(format!("{count} wait")),
+        }
+    })
+    .await;
+    // The process stops: nothing of it says good-bye.
+    cluster.isolate(dies);
+    eventually("suspension", || {
+        let view = cluster.look(lives, |machine| machine.origin(NodeId(dies)));
+        match view {
+            Some(view) if view.suspended => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert_eq!(bob.asks(put("new")).await, "inserted 2");
+    assert_eq!(bob.asks(RESERVE).await, "reserved 2 new", "not swallowed");
+    assert_eq!(bob.asks(RESERVE).await, "reserved 1 held", "within the lease");
+    assert_eq!(ann.hears().await, "closed: Fenced");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_restarts_opens_a_new_origin_and_the_old_one_ends() {
+    let mut cluster = Cluster::of(3).await;
+    let follower = cluster.follower().await;
+    let ann = cluster.client(follower);
+    assert_eq!(ann.asks(put("held")).await, "inserted 1");
+    assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
+    let dead = cluster.kill(follower).await;
+    cluster.revive(follower, dead).await;
+    cluster.opens(follower).await;
+    let bob = cluster.client(follower);
+    assert_eq!(bob.asks(RESERVE).await, "reserved 1 held");
+    cluster.agree().await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_nodes_restart_and_time_goes_on() {
+    let mut cluster = Cluster::of(3).await;
+    let ann = cluster.client(1);
+    assert_eq!(ann.asks(put("x")).await, "inserted 1");
+    let before = cluster.look(1, |machine| machine.now());
+    let mut dead = Vec::new();
+    for id in 1..=3 {
+        dead.push(cluster.kill(id).await);
+    }
+    for (id, dead) in (1..=3).zip(dead) {
+        cluster.revive(id, dead).await;
+    }
+    for id in 1..=3 {
+        cluster.opens(id).await;
+    }
+    let bob = cluster.client(2);
+    assert_eq!(bob.asks(RESERVE).await, "reserved 1 x");
+    let after = cluster.look(2, |machine| machine.now());
+    assert!(after >= before, "{before:?} {after:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_lets_its_clients_go_in_good_order() {
+    let mut cluster = Cluster::of(3).await;
+    let follower = cluster.follower().await;
+    let (ann, bob) = (cluster.client(follower), cluster.client(follower));
+    assert_eq!(ann.asks(put("held")).await, "inserted 1");
+    assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
+    bob.say([RESERVE]);
+    cluster.node(follower).core.release_clients(Duration::from_secs(5)).await;
+    assert_eq!(ann.hears().await, "closed: Drained");
+    assert_eq!(bob.hears().await, "closed: Drained");
+    cluster.closes(follower).await;
+    let leader = cluster.leader().await;
+    let eve = cluster.client(leader);
+    assert_eq!(eve.asks(RESERVE).await, "reserved 1 held", "at once, not after a lease");
+    cluster.end().await;
+}
