@@ -2,6 +2,7 @@
 //! and a paper cluster. Numbers in names are those of the protocol specification, section 9
 //! ("sharp edges").
 
+mod absurd;
 mod batches;
 mod image;
 mod life;
