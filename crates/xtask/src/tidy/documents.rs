@@ -21,6 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|path| !tree.has(path))
         .map(|path| Finding::new(path, 0, "this document is missing"))
         .collect();
+    unlisted(tree, &mut findings);
     for file in tree.ending(".md") {
         for (number, line) in file.lines() {
             for target in links(line) {
@@ -42,6 +43,48 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Every setting and every exit code stands in the operator's document.
+fn unlisted(tree: &Tree, findings: &mut Vec<Finding>) {
+    let document = "docs/operations.md";
+    let text_of = |path: &str| tree.files.iter().find(|file| file.path == path);
+    let Some(operations) = text_of(document) else {
+        return;
+    };
+    let settings = text_of("crates/trellis/src/config.rs")
+        .and_then(|file| file.text.split("pub(crate) struct Config {").nth(1))
+        .and_then(|text| text.split("\n}").next())
+        .unwrap_or_default();
+    for line in settings.lines() {
+        let field = line.trim().strip_prefix("pub ");
+        if let Some((key, _)) = field.and_then(|field| field.split_once(':'))
+            && !operations.text.contains(&format!("`{key}`"))
+        {
+            findings.push(Finding::new(
+                document,
+                0,
+                format!("the setting `{key}` is missing"),
+            ));
+        }
+    }
+    let exits = text_of("crates/trellis/src/exit.rs")
+        .and_then(|file| file.text.split("enum Exit {").nth(1))
+        .and_then(|text| text.split("\n}").next())
+        .unwrap_or_default();
+    for line in exits.lines() {
+        let variant = line.trim().trim_end_matches(',').split_once(" = ");
+        if let Some((_, code)) = variant
+            && code.parse::<u8>().is_ok()
+            && !operations.text.contains(&format!("\n| {code} |"))
+        {
+            findings.push(Finding::new(
+                document,
+                0,
+                format!("the exit code {code} is missing"),
+            ));
+        }
+    }
 }
 
 /// The targets of `[text](target)` that are files here.
@@ -72,6 +115,31 @@ fn resolve(document: &str, target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operator_finds_every_setting_and_exit_code() {
+        let tree = Tree::of(&[
+            ("docs/operations.md", "| `port` |\n| 0 | stopped |\n"),
+            (
+                "crates/trellis/src/config.rs",
+                "pub(crate) struct Config {\n    pub port: u16,\n    pub user: String,\n}\n",
+            ),
+            (
+                "crates/trellis/src/exit.rs",
+                "enum Exit {\n    Done = 0,\n    Disk = 74,\n}\n",
+            ),
+        ]);
+        let mut findings = Vec::new();
+        unlisted(&tree, &mut findings);
+        let texts: Vec<_> = findings.iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "the setting `user` is missing",
+                "the exit code 74 is missing"
+            ]
+        );
+    }
 
     #[test]
     fn links_are_followed_from_where_they_stand() {
