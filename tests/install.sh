@@ -78,7 +78,8 @@ install_rust() {
 install_build() {
     # shellcheck disable=SC2046 # here and below on purpose: one package a word
     apt_install $(missing_tools cc=gcc g++=g++ make=make git=git ar=binutils) \
-        $(installed libclang-dev || has clang || echo libclang-dev)
+        $(installed libclang-dev || has clang || echo libclang-dev) \
+        $([ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates)
     install_rust
 }
 
