@@ -1,3 +1,8 @@
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,9 +15,12 @@ use crate::{
 pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
     let status = Admin::at(&admin.addr).get("/v1/status")?.done()?;
     if as_json {
-        println!("{status:#}");
+        print(&format!("{status:#}\n"));
     } else {
-        print_plain(&status, 0);
+        let mut status = status;
+        let members = status.as_object_mut().and_then(|fields| fields.remove("members"));
+        let members = json!({ "members": members });
+        print(&format!("{}\n{}", plain_text(&status), table(&members)));
     }
     Ok(())
 }
@@ -20,7 +28,7 @@ pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
 /// `trellis health`
 pub(crate) fn health(admin: &AdminArgs) -> Result<(), Ended> {
     let said = Admin::at(&admin.addr).get("/readyz")?;
-    print_plain(&said.body, 0);
+    print(&plain_text(&said.body));
     if said.status == 200 { Ok(()) } else { Err(Ended::new(Exit::No, "the node is not ready")) }
 }
 
@@ -40,9 +48,9 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
         MemberCommand::List { admin, json } => {
             let members = Admin::at(&admin.addr).get("/v1/members")?.done()?;
             if json {
-                println!("{members:#}");
+                print(&format!("{members:#}\n"));
             } else {
-                print_members(&members);
+                print(&table(&members));
             }
             Ok(())
         }
@@ -67,47 +75,55 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
 /// Says what the node did.
 fn told(answer: Value) -> Result<(), Ended> {
     match answer.get("done").and_then(Value::as_str) {
-        Some(sentence) => println!("{sentence}"),
-        None => print_plain(&answer, 0),
+        Some(sentence) => print(&format!("{sentence}\n")),
+        None => print(&plain_text(&answer)),
     }
     Ok(())
 }
 
+/// Prints; a pipe that is closed on us is no reason to fail.
+pub(crate) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 /// Members as a table.
-fn print_members(members: &Value) {
+fn table(members: &Value) -> String {
     const COLUMNS: [&str; 7] = ["name", "node", "address", "voter", "leader", "present", "lag"];
-    let rows: Vec<[String; 7]> = members
-        .get("members")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|member| COLUMNS.map(|column| member.get(column).map_or_else(|| "-".to_owned(), plain)))
-        .collect();
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    let members = members.get("members").and_then(Value::as_array);
+    rows.extend(members.into_iter().flatten().map(|member| {
+        COLUMNS.map(|column| member.get(column).map_or_else(|| "-".to_owned(), plain))
+    }));
     let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|at| rows.iter().map(|row| row[at].len()).chain([COLUMNS[at].len()]).max().unwrap_or(0))
+        .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
         .collect();
-    let line = |cells: &[String]| {
-        let cells: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        println!("{}", cells.join("  ").trim_end());
-    };
-    line(&COLUMNS.map(str::to_owned));
-    for row in &rows {
-        line(row);
-    }
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells: Vec<String> = cells.collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    });
+    lines.collect()
 }
 
 /// JSON for people: one `key: value` line each, what is nested further in.
-fn print_plain(value: &Value, depth: usize) {
+fn plain_text(value: &Value) -> String {
+    let mut text = String::new();
+    write_plain(&mut text, value, 0);
+    text
+}
+
+fn write_plain(text: &mut String, value: &Value, depth: usize) {
     let pad = "  ".repeat(depth);
+    // Writing to a string cannot fail.
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
                 if is_nested(value) {
-                    println!("{pad}{key}:");
-                    print_plain(value, depth + 1);
+                    let _ = writeln!(text, "{pad}{key}:");
+                    write_plain(text, value, depth + 1);
                 } else {
-                    println!("{pad}{key}: {}", plain(value));
+                    let _ = writeln!(text, "{pad}{key}: {}", plain(value));
                 }
             }
         }
@@ -115,19 +131,25 @@ fn print_plain(value: &Value, depth: usize) {
             for item in items {
                 match item {
                     Value::Object(fields) if fields.values().all(|value| !is_nested(value)) => {
-                        let fields: Vec<String> =
-                            fields.iter().map(|(key, value)| format!("{key}: {}", plain(value))).collect();
-                        println!("{pad}- {}", fields.join(", "));
+                        let fields: Vec<String> = fields
+                            .iter()
+                            .map(|(key, value)| format!("{key}: {}", plain(value)))
+                            .collect();
+                        let _ = writeln!(text, "{pad}- {}", fields.join(", "));
                     }
                     item if is_nested(item) => {
-                        println!("{pad}-");
-                        print_plain(item, depth + 1);
+                        let _ = writeln!(text, "{pad}-");
+                        write_plain(text, item, depth + 1);
                     }
-                    item => println!("{pad}- {}", plain(item)),
+                    item => {
+                        let _ = writeln!(text, "{pad}- {}", plain(item));
+                    }
                 }
             }
         }
-        value => println!("{pad}{}", plain(value)),
+        value => {
+            let _ = writeln!(text, "{pad}{}", plain(value));
+        }
     }
 }
 

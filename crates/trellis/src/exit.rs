@@ -36,6 +36,16 @@ pub(crate) enum Exit {
     Config = 78,
 }
 
+impl Exit {
+    /// The reason behind an exit code that another start with the same configuration will end
+    /// with as well.
+    pub(crate) fn hopeless(code: i32) -> Option<Self> {
+        [Self::Usage, Self::System, Self::Folder, Self::Foreign, Self::Config]
+            .into_iter()
+            .find(|exit| *exit as i32 == code)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)

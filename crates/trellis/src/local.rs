@@ -17,6 +17,7 @@ use tokio::{
 use crate::{
     admin::Admin,
     args::LocalArgs,
+    commands::print,
     exit::{Ended, Exit},
     ports::Ports,
 };
@@ -51,6 +52,11 @@ pub(crate) fn run(args: &LocalArgs) -> Result<(), Ended> {
     // A question that is still on its way must not hold up the end.
     runtime.shutdown_background();
     result
+}
+
+/// One line on standard output; whoever closed it is not interested.
+macro_rules! say {
+    ($($arg:tt)*) => { print(&format!("{}\n", format_args!($($arg)*))) };
 }
 
 struct Local {
@@ -151,13 +157,13 @@ impl Local {
             match happening {
                 Happening::Ready(at) => {
                     let Node { index, ports, .. } = &self.nodes[at];
-                    println!("node {index} ready: clients 127.0.0.1:{}, admin http://127.0.0.1:{}", ports.clients, ports.admin);
+                    say!("node {index} ready: clients 127.0.0.1:{}, admin http://127.0.0.1:{}", ports.clients, ports.admin);
                     ready[at] = true;
                     if !announced && ready.iter().all(|ready| *ready) {
                         announced = true;
                         let clients: Vec<String> =
                             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.ports.clients)).collect();
-                        println!(
+                        say!(
                             "cluster ready after {:.1} s: connect any beanstalkd client to {}; Ctrl-C stops it",
                             begin.elapsed().as_secs_f32(),
                             clients.join(" or ")
@@ -168,12 +174,18 @@ impl Local {
                     pids[at] = None;
                     ready[at] = false;
                     let index = self.nodes[at].index;
-                    let how = match status {
+                    let how = match &status {
                         Ok(status) => status.to_string(),
                         Err(error) => error.to_string(),
                     };
+                    // What a first start refuses, the next one will refuse as well.
+                    let hopeless = status.ok().and_then(|status| status.code()).and_then(Exit::hopeless);
+                    if let Some(exit) = hopeless.filter(|_| !announced) {
+                        stop(&mut pids, &mut happenings).await;
+                        return Err(Ended::new(exit, format!("node {index} does not start ({how})")));
+                    }
                     if self.restart {
-                        println!("node {index} ended ({how}); it is started again in {} s", RESTART_AFTER.as_secs());
+                        say!("node {index} ended ({how}); it is started again in {} s", RESTART_AFTER.as_secs());
                         let tell = tell.clone();
                         tokio::spawn(async move {
                             sleep(RESTART_AFTER).await;
@@ -181,7 +193,7 @@ impl Local {
                             let _ = tell.send(Happening::StartAgain(at)).await;
                         });
                     } else {
-                        println!("node {index} ended ({how})");
+                        say!("node {index} ended ({how})");
                         if pids.iter().all(Option::is_none) {
                             return Err(Ended::new(Exit::Temporary, "no node is left"));
                         }
@@ -190,7 +202,7 @@ impl Local {
                 Happening::StartAgain(at) => match self.start(at, &tell) {
                     Ok(pid) => pids[at] = pid,
                     Err(Ended { why, .. }) => {
-                        println!("node {}: {why}", self.nodes[at].index);
+                        say!("node {}: {why}", self.nodes[at].index);
                         let tell = tell.clone();
                         tokio::spawn(async move {
                             sleep(RESTART_AFTER).await;
@@ -200,7 +212,7 @@ impl Local {
                 },
             }
         }
-        println!("stopping");
+        say!("stopping");
         stop(&mut pids, &mut happenings).await;
         Ok(())
     }

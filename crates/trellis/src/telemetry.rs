@@ -8,7 +8,7 @@ use crate::settings::Settings;
 /// each line when several nodes share one terminal.
 pub(crate) fn start(settings: &Settings, tag: Option<String>) {
     // Checked when the settings were made; should it fail all the same, the default will do.
-    let filter = EnvFilter::try_new(&settings.log).unwrap_or_default();
+    let filter = EnvFilter::try_new(with_quiet_raft(&settings.log)).unwrap_or_default();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
@@ -24,6 +24,12 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
     if let Err(error) = started {
         eprintln!("trellis: nothing will be logged: {error}");
     }
+}
+
+/// openraft tells every vote at `info`, in its own words; what an operator needs to know of it is
+/// said by us. Whoever names it in the filter gets what they ask for.
+fn with_quiet_raft(filter: &str) -> String {
+    if filter.contains("openraft") { filter.to_owned() } else { format!("openraft=warn,{filter}") }
 }
 
 /// Standard error, with a tag before each line.

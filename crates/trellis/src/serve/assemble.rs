@@ -118,7 +118,10 @@ async fn keep(node: &Node, drainer: &Arc<Drainer>, signals: &mut Signals) -> Res
                 }
             },
             stop = node.members().stopped() => return Err(stopped(&stop)),
-            _ = is_drained.wait_for(|drained| *drained) => return Ok(()),
+            _ = is_drained.wait_for(|drained| *drained) => {
+                node.members().stop().await;
+                return Ok(());
+            }
         }
     }
 }
