@@ -17,6 +17,17 @@ fn short_lease() -> NodeSettings {
     }
 }
 
+/// Somebody is parked, as node `id` knows.
+async fn waits(cluster: &Cluster, id: u64) {
+    eventually("wait", || {
+        match cluster.look(id, |machine| machine.server().waiting) {
+            1 => Ok(()),
+            count => Err(format!("{count} wait")),
+        }
+    })
+    .await;
+}
+
 fn ids(words: &[String]) -> Vec<u64> {
     words
         .iter()
@@ -133,7 +144,8 @@ async fn after_three_seconds_without_any_majority_everything_goes_on() {
 async fn without_a_majority_commands_are_told_so_and_the_node_fences_itself() {
     let settings = NodeSettings {
         commit_timeout: Duration::from_secs(1),
-        ..short_lease()
+        node_lease: Duration::from_secs(6),
+        ..NodeSettings::default()
     };
     let mut cluster = Cluster::with(3, settings).await;
     let follower = cluster.follower().await;
@@ -187,13 +199,7 @@ async fn holds_of_a_dead_node_return_and_its_waits_swallow_nothing() {
     assert_eq!(ann.asks(put("held")).await, "inserted 1");
     assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
     eve.say([RESERVE]);
-    eventually("wait", || {
-        match cluster.look(lives, |machine| machine.server().waiting) {
-            1 => Ok(()),
-            count => Err(format!("{count} wait")),
-        }
-    })
-    .await;
+    waits(&cluster, lives).await;
     // The process stops: nothing of it says good-bye.
     cluster.isolate(dies);
     eventually("suspension", || {
@@ -258,6 +264,7 @@ async fn a_node_that_stops_lets_its_clients_go_in_good_order() {
     assert_eq!(ann.asks(put("held")).await, "inserted 1");
     assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
     bob.say([RESERVE]);
+    waits(&cluster, follower).await;
     cluster.node(follower).core.release_clients(Duration::from_secs(5)).await;
     assert_eq!(ann.hears().await, "closed: Drained");
     assert_eq!(bob.hears().await, "closed: Drained");

@@ -35,6 +35,9 @@ async fn a_waiting_worker_on_any_node_gets_the_next_job() {
         .await;
         bob.asks(put("letter")).await;
         assert!(ann.hears().await.ends_with("letter"));
+        // What she holds would return with her session.
+        let job = cluster.look(1, |machine| machine.server().total_jobs);
+        assert_eq!(ann.asks(delete(job)).await, "Deleted");
     }
     cluster.end().await;
 }
@@ -86,6 +89,7 @@ async fn delays_ttrs_and_waits_end_in_an_idle_cluster() {
     // Its TTR of one second is inside the margin at once, then over.
     assert_eq!(bob.asks(RESERVE).await, "DeadlineSoon");
     assert_eq!(ann.asks(RESERVE).await, "reserved 1 late");
+    assert_eq!(ann.asks(delete(1)).await, "Deleted");
     let waits = Call::Reserve {
         timeout: Some(Seconds(1)),
     };

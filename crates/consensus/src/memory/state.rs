@@ -44,6 +44,8 @@ struct Inner {
     windows: VecDeque<Window>,
     /// Every body that the machine knows of.
     bodies: BTreeMap<JobId, Bytes>,
+    /// Jobs that the last entry ended: who was told of them by the same entry may still owe them.
+    ended: Vec<JobId>,
     log_flushed: Option<u64>,
     snapshot: Option<Arc<MemorySnapshot>>,
     /// Counts installed snapshots, so that a build which one has overtaken notices.
@@ -235,6 +237,9 @@ impl StateStore for MemoryState {
             rows: Vec::new(),
             bodies: Vec::new(),
         };
+        for job in std::mem::take(&mut inner.ended) {
+            inner.bodies.remove(&job);
+        }
         for change in changes {
             match change {
                 Change::Body { job, body } => {
@@ -244,7 +249,7 @@ impl StateStore for MemoryState {
                 Change::Row(key) => {
                     let row = machine.row(key);
                     if let (Key::Job(job), None) = (key, &row) {
-                        inner.bodies.remove(&job);
+                        inner.ended.push(job);
                     }
                     window.rows.push((key, row));
                 }

@@ -12,6 +12,8 @@ pub(super) const CAUGHT_UP_ENTRIES: u64 = 64;
 pub(crate) struct Sight {
     /// Heard within the presence bound; always true for the leader itself.
     pub present: bool,
+    /// It acknowledges what Raft sends it.
+    pub follows: bool,
     /// Whether it has an open origin, as the machine says.
     pub open_origin: bool,
     /// Entries that it lacks of the leader's log; `None` if not known.
@@ -278,12 +280,12 @@ impl Council {
         Ok(())
     }
 
-    /// The present voter to lead next: the most advanced one, or `wanted` alone.
+    /// The voter to lead next: the most advanced one that follows, or `wanted` alone.
     pub(crate) fn successor(&self, wanted: Option<NodeId>) -> Option<NodeId> {
         let voters = self.membership.voters.last()?;
         voters
             .iter()
-            .filter(|id| **id != self.me && self.present(**id))
+            .filter(|id| **id != self.me && self.sight(**id).follows)
             .filter(|id| wanted.is_none_or(|wanted| wanted == **id))
             .min_by_key(|id| self.sight(**id).lag.unwrap_or(u64::MAX))
             .copied()
@@ -390,6 +392,7 @@ mod tests {
             .into();
         let sight = Sight {
             present: true,
+            follows: true,
             open_origin: true,
             lag: Some(0),
             level: Some(1),
@@ -427,7 +430,7 @@ mod tests {
 
         fn dead(self, id: u64) -> Self {
             self.seeing(id, |sight| {
-                (sight.present, sight.open_origin) = (false, false)
+                (sight.present, sight.follows, sight.open_origin) = (false, false, false)
             })
         }
     }

@@ -11,7 +11,9 @@ use trellis_queue::{LeaderCommand, Setting};
 use trellis_rpc::{Lane, pb};
 use trellis_types::NodeId;
 
-use super::{ChangeRefusal, Council, Duty, Sight, Standing, convert, next_duty};
+use super::{
+    ChangeRefusal, Council, Duty, Sight, Standing, convert, next_duty, standing::LEADER_COUNTS_FOR,
+};
 
 /// How long one committed change, its forwarding included, may take.
 pub(crate) const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -337,6 +339,7 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
         if id == standing.id() {
             return Sight {
                 present: true,
+                follows: true,
                 open_origin: open.contains(&id),
                 lag: Some(0),
                 level: Some(super::FEATURE_LEVEL),
@@ -353,6 +356,9 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
             // A learner need not have an origin yet.
             present: core.is_some_and(|core| core.is_present(id))
                 || (reports && !membership.is_voter(id)),
+            follows: progress
+                .and_then(|peer| peer.acked_age)
+                .is_some_and(|age| age <= LEADER_COUNTS_FOR),
             open_origin: open.contains(&id),
             lag: matched.map(|index| last.saturating_sub(index)),
             level: told

@@ -12,6 +12,11 @@ const CHANGE_ATTEMPTS: usize = 5;
 
 const CHANGE_AGAIN: Duration = Duration::from_millis(500);
 
+/// How often a leader that drains tries to hand over. A new leader knows nobody yet.
+const STEP_DOWN_ATTEMPTS: usize = 10;
+
+const STEP_DOWN_AGAIN: Duration = Duration::from_millis(200);
+
 /// How long stopping Raft may take.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -169,12 +174,7 @@ impl Members {
         standing.draining.send_replace(true);
         if let Some(consensus) = standing.consensus.get() {
             consensus.may_stand(false);
-            if standing.role().leads().is_some() {
-                match changes::transfer(standing, "").await {
-                    Ok(done) => info!(done, "draining"),
-                    Err(refused) => warn!(%refused, "draining while leading"),
-                }
-            }
+            self.step_down().await;
         }
         if let Some(core) = standing.core.get() {
             core.close_doors().await;
@@ -182,10 +182,30 @@ impl Members {
         info!("drained");
     }
 
+    /// Hands leadership over, tried for a bounded time; not at all where nobody could take it.
+    async fn step_down(&self) {
+        let standing = &self.0;
+        let others = standing.membership().all_voters().len() > 1;
+        for attempt in 1..=STEP_DOWN_ATTEMPTS {
+            if standing.role().leads().is_none() || !others {
+                return;
+            }
+            match changes::transfer(standing, "").await {
+                Ok(done) => info!(done, "draining"),
+                Err(refused) => {
+                    warn!(%refused, attempt, "draining, but nobody has taken over yet");
+                    tokio::time::sleep(STEP_DOWN_AGAIN).await;
+                }
+            }
+        }
+    }
+
     /// Stops Raft: the last thing to do before storage is closed. Bounded.
     pub async fn stop(&self) {
         if let Some(consensus) = self.0.consensus.get()
-            && tokio::time::timeout(SHUTDOWN_TIMEOUT, consensus.shutdown()).await.is_err()
+            && tokio::time::timeout(SHUTDOWN_TIMEOUT, consensus.shutdown())
+                .await
+                .is_err()
         {
             warn!("consensus did not stop in time");
         }

@@ -298,10 +298,9 @@ impl Origin {
             connection.slots.len() >= limits::CONNECTION_PIPELINE_MAX
                 || connection.held_bytes() >= limits::CONNECTION_READ_AHEAD_BYTES,
         );
-        let rests = self.leaving && connection.rests();
         match course {
+            _ if self.leaving && connection.rests() => self.close(id, Some(CloseReason::Drained)),
             Course::Ends(why) => self.close(id, Some(why)),
-            Course::GoesOn if rests => self.close(id, Some(CloseReason::Drained)),
             Course::GoesOn => {}
         }
         self.wake();
@@ -387,6 +386,17 @@ impl Origin {
     pub(crate) fn leave(&mut self, now: Instant) {
         self.leaving = true;
         let all: Vec<ConnectionId> = self.sessions.keys().copied().collect();
+        // Waits end before any hold returns, or they would swallow what returns.
+        for id in &all {
+            if let Some(connection) = self.sessions.get_mut(id)
+                && connection.may_be_parked()
+            {
+                match connection.rests() {
+                    true => self.close(*id, Some(CloseReason::Drained)),
+                    false => connection.half_close(&mut self.outbound),
+                }
+            }
+        }
         for id in all {
             self.pump(id, now, None);
         }

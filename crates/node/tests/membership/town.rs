@@ -86,6 +86,11 @@ impl Folder {
 impl Town {
     /// Nodes that are to form one cluster together. None is started.
     pub fn of(names: &[&str]) -> Self {
+        // RUST_LOG=trellis_node=info shows what the nodes say.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_thread_names(true)
+            .try_init();
         let mut town = Self {
             houses: BTreeMap::new(),
             next_id: 1,
