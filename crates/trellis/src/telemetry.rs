@@ -26,10 +26,10 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
     }
 }
 
-/// openraft tells every vote at `info`, in its own words; what an operator needs to know of it is
+/// openraft tells every vote and every failed attempt in its own words; what an operator needs to know of it is
 /// said by us. Whoever names it in the filter gets what they ask for.
 fn with_quiet_raft(filter: &str) -> String {
-    if filter.contains("openraft") { filter.to_owned() } else { format!("openraft=warn,{filter}") }
+    if filter.contains("openraft") { filter.to_owned() } else { format!("openraft=error,{filter}") }
 }
 
 /// Standard error, with a tag before each line.

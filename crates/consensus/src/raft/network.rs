@@ -191,6 +191,13 @@ impl Connection {
         input: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + 'static,
     ) -> Rpc<BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>>> {
         let limit = self.settings.append_timeout;
+        // openraft waits out its back-off before it hands over the first request. Connecting
+        // before that would try a dead member thousands of times a second.
+        let mut input = Box::pin(input);
+        let Some(first) = input.next().await else {
+            return Ok(Box::pin(stream::empty()));
+        };
+        let input = stream::iter([first]).chain(input);
         let sent = Arc::new(AtomicUsize::new(0));
         let counter = sent.clone();
         let requests = input.map(append_request).inspect(move |_| {
