@@ -2,14 +2,31 @@
 
 mod client;
 mod load;
+mod network;
 mod roles;
 
 pub use client::Client;
 pub use load::{Ledger, Load};
+pub use network::Network;
 pub use roles::{Roles, stats};
 
 /// How many times a story is told: `TRELLIS_ROUNDS`, or `few` for every commit.
 pub fn rounds(few: usize) -> usize {
     let asked = std::env::var("TRELLIS_ROUNDS").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
+/// Sorts, prints the median and the longest, and returns both.
+pub fn summary(
+    what: &str,
+    times: &mut [std::time::Duration],
+) -> (std::time::Duration, std::time::Duration) {
+    times.sort();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let longest = times.last().copied().unwrap_or_default();
+    println!(
+        "{what}: median {median:.0?}, longest {longest:.0?} of {}",
+        times.len()
+    );
+    (median, longest)
 }

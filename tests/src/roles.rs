@@ -28,20 +28,20 @@ impl Roles {
     ///
     /// They do not agree within 20 s; it shows what they said last.
     pub fn of(cluster: &Cluster) -> Self {
-        let nodes: Vec<u16> = (0..cluster.nodes()).collect();
-        Self::among(cluster, &nodes)
+        let nodes = (0..cluster.nodes()).map(|node| (node, cluster.address(node)));
+        Self::among(&nodes.collect::<Vec<_>>())
     }
 
-    /// As [`Self::of`], asking only `nodes`, because the others are dead or frozen.
+    /// As [`Self::of`], asking only these, because the others are dead or silent, or stand elsewhere.
     ///
     /// # Panics
     ///
     /// As [`Self::of`].
-    pub fn among(cluster: &Cluster, nodes: &[u16]) -> Self {
+    pub fn among(nodes: &[(u16, SocketAddr)]) -> Self {
         wait_for("one leader", || {
             let said: Vec<_> = nodes
                 .iter()
-                .map(|node| (*node, stats(cluster.address(*node))))
+                .map(|(node, address)| (*node, stats(*address)))
                 .collect();
             let leads = |stats: &BTreeMap<String, String>| {
                 Some(stats.get("trellis-node")? == stats.get("trellis-leader")?)
