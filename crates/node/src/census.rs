@@ -62,7 +62,12 @@ impl Census {
     ) -> ServerStats {
         let membership = running.consensus.membership();
         let leader = leader_of(core.me, *running.consensus.role().borrow());
-        let name = |id: NodeId| membership.members.get(&id).map(|member| member.name.clone());
+        let name = |id: NodeId| {
+            membership
+                .members
+                .get(&id)
+                .map(|member| member.name.clone())
+        };
         ServerStats {
             view,
             counters: self.counters,

@@ -62,7 +62,8 @@ pub(crate) struct OfficeClock {
 
 impl OfficeClock {
     pub(crate) fn now(&self, now: Instant) -> Timestamp {
-        self.from.after_ms(ms(now.saturating_duration_since(self.at)))
+        self.from
+            .after_ms(ms(now.saturating_duration_since(self.at)))
     }
 }
 
@@ -177,9 +178,7 @@ fn cold(readings: &mut [ClockReading], last: Timestamp, max_downtime: Duration) 
 
 /// This machine's wall clock in milliseconds since 1970.
 pub(crate) fn wall_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, ms)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -210,7 +209,10 @@ mod tests {
         assert_eq!(clocks.at(later(&clocks, 500)), Some(Timestamp(10_400)));
         // A leader whose clock runs slower: after fifty samples nothing is left of the old ones.
         for step in 1..=50 {
-            clocks.sample(Timestamp(10_200 + step * 100), later(&clocks, 370 + step * 100));
+            clocks.sample(
+                Timestamp(10_200 + step * 100),
+                later(&clocks, 370 + step * 100),
+            );
         }
         assert_eq!(clocks.at(later(&clocks, 5_370)), Some(Timestamp(15_200)));
     }
@@ -230,8 +232,7 @@ mod tests {
                 later(&clocks, 1_000),
             ),
         );
-        let (office, start) =
-            clocks.take_office(Timestamp(51_000), DAY, later(&clocks, 1_500), 1);
+        let (office, start) = clocks.take_office(Timestamp(51_000), DAY, later(&clocks, 1_500), 1);
         assert_eq!(start, Start::Warm);
         assert_eq!(office.now(later(&clocks, 1_500)), Timestamp(52_600));
         assert_eq!(office.now(later(&clocks, 2_500)), Timestamp(53_600));
@@ -253,7 +254,10 @@ mod tests {
                 wall_ms: *wall_ms,
                 ..ClockReading::default()
             };
-            clocks.heard.lock().insert(NodeId(node as u64), (reading, now));
+            clocks
+                .heard
+                .lock()
+                .insert(NodeId(node as u64), (reading, now));
         }
         let (office, start) = clocks.take_office(Timestamp(last), downtime, now, walls[0]);
         (office.now(now).0, start)

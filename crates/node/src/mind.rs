@@ -18,11 +18,11 @@ use trellis_rpc::pb;
 use trellis_types::{NodeId, OriginId, Run, Timestamp, TubeName};
 
 use crate::{
-    Budget, CloseReason, Clocks, CoreListener, Counters, Line, NodeSettings, Outlet, Refused,
+    Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeSettings, Outlet, Refused,
     Session,
     clock::ClockReading,
-    membership::CoreView,
     leader::{Office, OfficeEvent, serve_forward, watch_role},
+    membership::CoreView,
     neighbours::Neighbours,
     origin::{Effects, Origin, Phase, forward},
     reads::{ReadQueue, serve_reads},
@@ -202,7 +202,11 @@ impl Core {
         let now = crate::now();
         self.0.with_origin(|origin| origin.leave(now));
         let half = tokio::time::Instant::now() + timeout / 2;
-        let mut applied = self.0.running.get().map(|running| running.consensus.applied());
+        let mut applied = self
+            .0
+            .running
+            .get()
+            .map(|running| running.consensus.applied());
         loop {
             let (sessions, batches) = self.0.with_origin(|origin| origin.left());
             if sessions == 0 && batches == 0 {
@@ -210,7 +214,8 @@ impl Core {
             }
             let now = tokio::time::Instant::now();
             if now >= half {
-                self.0.with_origin(|origin| origin.close_all(CloseReason::Drained));
+                self.0
+                    .with_origin(|origin| origin.close_all(CloseReason::Drained));
             }
             if now >= deadline {
                 warn!(sessions, batches, "not all sessions ended in time");
@@ -225,7 +230,8 @@ impl Core {
             // Whatever comes first.
             let _ = tokio::time::timeout(LOOK_INTERVAL, change).await;
         }
-        self.0.with_origin(|origin| origin.fence(CloseReason::Drained));
+        self.0
+            .with_origin(|origin| origin.fence(CloseReason::Drained));
     }
 
     /// How long ago a leader that counts was heard; `None` if none was since the start.
@@ -248,7 +254,10 @@ impl Core {
     /// A short look at the replicated state as this node has applied it; `None` before the start.
     /// Apply waits meanwhile.
     pub fn look<R>(&self, look: impl FnOnce(&trellis_queue::Machine) -> R) -> Option<R> {
-        self.0.running.get().map(|running| running.consensus.with_machine(look))
+        self.0
+            .running
+            .get()
+            .map(|running| running.consensus.with_machine(look))
     }
 
     /// This node's clock, for answers to hello and to requests for votes.
@@ -381,7 +390,11 @@ impl CoreView for Core {
     }
 
     fn propose(&self, commands: Vec<LeaderCommand>) -> BoxFuture<'_, Result<u64, String>> {
-        Box::pin(async move { self.propose(commands).await.map_err(|error| error.to_string()) })
+        Box::pin(async move {
+            self.propose(commands)
+                .await
+                .map_err(|error| error.to_string())
+        })
     }
 
     fn close_doors(&self) -> BoxFuture<'_, ()> {

@@ -102,7 +102,11 @@ async fn a_planned_transfer_under_load_loses_and_doubles_nothing() {
         let leader = cluster.leader().await;
         let next = leader % 3 + 1;
         // It may have been refused because leadership moved by itself.
-        let _ = cluster.node(leader).consensus.transfer_leader(NodeId(next)).await;
+        let _ = cluster
+            .node(leader)
+            .consensus
+            .transfer_leader(NodeId(next))
+            .await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     let mut put = 0;
@@ -178,7 +182,9 @@ async fn a_leader_that_lost_its_majority_serves_nobody() {
     let next = cluster.leader_other_than(leader).await;
     let bob = cluster.client(next);
     assert_eq!(bob.asks(delete(1)).await, "Deleted");
-    let heard = ann.asks(trellis_node::Call::Peek(trellis_types::JobId(1))).await;
+    let heard = ann
+        .asks(trellis_node::Call::Peek(trellis_types::JobId(1)))
+        .await;
     assert!(
         heard == "InternalError" || heard == "closed: Fenced",
         "a stale read: {heard}"
@@ -195,7 +201,11 @@ async fn holds_of_a_dead_node_return_and_its_waits_swallow_nothing() {
     let leader = cluster.leader().await;
     let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
     let (dies, lives) = (others[0], others[1]);
-    let (ann, eve, bob) = (cluster.client(dies), cluster.client(dies), cluster.client(lives));
+    let (ann, eve, bob) = (
+        cluster.client(dies),
+        cluster.client(dies),
+        cluster.client(lives),
+    );
     assert_eq!(ann.asks(put("held")).await, "inserted 1");
     assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
     eve.say([RESERVE]);
@@ -212,7 +222,11 @@ async fn holds_of_a_dead_node_return_and_its_waits_swallow_nothing() {
     .await;
     assert_eq!(bob.asks(put("new")).await, "inserted 2");
     assert_eq!(bob.asks(RESERVE).await, "reserved 2 new", "not swallowed");
-    assert_eq!(bob.asks(RESERVE).await, "reserved 1 held", "within the lease");
+    assert_eq!(
+        bob.asks(RESERVE).await,
+        "reserved 1 held",
+        "within the lease"
+    );
     assert_eq!(ann.hears().await, "closed: Fenced");
     cluster.end().await;
 }
@@ -265,12 +279,20 @@ async fn a_node_that_stops_lets_its_clients_go_in_good_order() {
     assert_eq!(ann.asks(RESERVE).await, "reserved 1 held");
     bob.say([RESERVE]);
     waits(&cluster, follower).await;
-    cluster.node(follower).core.release_clients(Duration::from_secs(5)).await;
+    cluster
+        .node(follower)
+        .core
+        .release_clients(Duration::from_secs(5))
+        .await;
     assert_eq!(ann.hears().await, "closed: Drained");
     assert_eq!(bob.hears().await, "closed: Drained");
     cluster.closes(follower).await;
     let leader = cluster.leader().await;
     let eve = cluster.client(leader);
-    assert_eq!(eve.asks(RESERVE).await, "reserved 1 held", "at once, not after a lease");
+    assert_eq!(
+        eve.asks(RESERVE).await,
+        "reserved 1 held",
+        "at once, not after a lease"
+    );
     cluster.end().await;
 }

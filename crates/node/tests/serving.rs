@@ -62,7 +62,10 @@ async fn a_thousand_pipelined_puts_from_every_node_are_answered_in_order() {
         assert!(ids.is_sorted());
     }
     cluster.agree().await;
-    assert_eq!(cluster.look(1, |machine| machine.server().total_jobs), 3_000);
+    assert_eq!(
+        cluster.look(1, |machine| machine.server().total_jobs),
+        3_000
+    );
     cluster.end().await;
 }
 
@@ -74,7 +77,10 @@ async fn what_one_node_has_acknowledged_every_node_shows() {
         ann.asks(put("x")).await;
         for id in 2..=3 {
             let bob = cluster.client(id);
-            assert_eq!(bob.asks(Call::Peek(JobId(round))).await, format!("found {round} x"));
+            assert_eq!(
+                bob.asks(Call::Peek(JobId(round))).await,
+                format!("found {round} x")
+            );
         }
     }
     cluster.end().await;
@@ -107,7 +113,10 @@ async fn polls_leave_an_idle_log_alone() {
     for _ in 0..20 {
         assert_eq!(ann.asks(POLL).await, "TimedOut");
     }
-    assert_eq!(*cluster.node(follower).consensus.applied().borrow(), applied);
+    assert_eq!(
+        *cluster.node(follower).consensus.applied().borrow(),
+        applied
+    );
     let bob = cluster.client(follower);
     bob.asks(put("x")).await;
     assert_eq!(ann.asks(POLL).await, "reserved 1 x");
@@ -140,13 +149,21 @@ async fn stats_gather_all_nodes_and_name_the_silent() {
     let stats = bob.asks(Call::StatsTube(tube("mail"))).await;
     assert!(stats.contains("using: 1, watching: 1"), "{stats}");
     let stats = bob.asks(Call::Stats).await;
-    assert!(stats.contains("connections: 2, producers: 1, workers: 0"), "{stats}");
+    assert!(
+        stats.contains("connections: 2, producers: 1, workers: 0"),
+        "{stats}"
+    );
     assert!(stats.contains("silent: []"), "{stats}");
     let leader = cluster.leader().await;
-    let dies = (1..=3).find(|id| *id != leader && *id != 2).expect("a third");
+    let dies = (1..=3)
+        .find(|id| *id != leader && *id != 2)
+        .expect("a third");
     cluster.kill(dies).await;
     let stats = bob.asks(Call::Stats).await;
-    assert!(stats.contains(&format!("silent: [\"trellis-{dies}\"]")), "{stats}");
+    assert!(
+        stats.contains(&format!("silent: [\"trellis-{dies}\"]")),
+        "{stats}"
+    );
     cluster.end().await;
 }
 
@@ -156,7 +173,10 @@ async fn a_single_node_serves() {
     let ann = cluster.client(1);
     ann.say([put("x"), RESERVE, delete(1), POLL, Call::Stats]);
     let heard = ann.hears_next(5).await;
-    assert_eq!(heard[..4], ["inserted 1", "reserved 1 x", "Deleted", "TimedOut"]);
+    assert_eq!(
+        heard[..4],
+        ["inserted 1", "reserved 1 x", "Deleted", "TimedOut"]
+    );
     cluster.end().await;
 }
 

@@ -178,7 +178,10 @@ mod tests {
         assert_eq!(merger.open(a, 2), Some(1));
         assert_eq!(merger.take(a, 1, 4, batch("old 4")), Err(Reason::Doubt));
         assert_eq!(merger.take(a, 2, 3, batch("3")), Ok(()));
-        assert_eq!(merger.merge().map(|merged| merged.batches), Some(vec![batch("3")]));
+        assert_eq!(
+            merger.merge().map(|merged| merged.batches),
+            Some(vec![batch("3")])
+        );
     }
 
     #[test]
@@ -209,7 +212,10 @@ mod tests {
         let mut merger = Merger::default();
         merger.open(origin(1), 1);
         let large = Bytes::from(vec![0; limits::ENTRY_BYTES_MAX + 1]);
-        for (seq, batch) in [batch("s"), large.clone(), batch("s")].into_iter().enumerate() {
+        for (seq, batch) in [batch("s"), large.clone(), batch("s")]
+            .into_iter()
+            .enumerate()
+        {
             assert_eq!(merger.take(origin(1), 1, seq as u64, batch), Ok(()));
         }
         let sizes = std::iter::from_fn(|| merger.merge())

@@ -141,9 +141,9 @@ async fn lead(core: &Arc<Inner>, consensus: &Consensus, term: u64) {
     }
     let last = consensus.with_machine(|machine| machine.now());
     let now = crate::now();
-    let (clock, start) =
-        core.clocks
-            .take_office(last, core.settings.max_downtime, now, wall_ms());
+    let (clock, start) = core
+        .clocks
+        .take_office(last, core.settings.max_downtime, now, wall_ms());
     match start {
         Start::Warm => info!(term, at = clock.now(now).0, "leading"),
         Start::Cold { step_ms } => warn!(
@@ -337,7 +337,8 @@ impl TermOfOffice {
                         && sent <= number
                     {
                         if sent == number {
-                            self.presence.answered(stream.origin, at, committed, applied);
+                            self.presence
+                                .answered(stream.origin, at, committed, applied);
                         }
                         stream.sent.pop_front();
                     }
@@ -419,13 +420,20 @@ impl TermOfOffice {
             .unwrap_or_else(|| now.saturating_duration_since(self.took_office));
         if age > self.core.settings.election_timeout_max {
             if !std::mem::replace(&mut *self.shared.silent.lock(), true) {
-                warn!(term = self.term, ?age, "no majority acknowledges this leader");
+                warn!(
+                    term = self.term,
+                    ?age,
+                    "no majority acknowledges this leader"
+                );
             }
             self.end_all(Reason::NotLeader);
             return;
         }
         if std::mem::replace(&mut *self.shared.silent.lock(), false) {
-            info!(term = self.term, "a majority acknowledges this leader again");
+            info!(
+                term = self.term,
+                "a majority acknowledges this leader again"
+            );
             self.presence.start_again(now);
         }
         let views: Vec<_> = self
@@ -437,7 +445,8 @@ impl TermOfOffice {
         *self.shared.present.lock() = self.presence.present(now);
         if !commands.is_empty() {
             info!(?commands, "origins");
-            self.propose(Vec::new(), commands, What::Commands(None)).await;
+            self.propose(Vec::new(), commands, What::Commands(None))
+                .await;
         }
         let wanting: Vec<OriginId> = self.streams.values().map(|stream| stream.origin).collect();
         for origin in wanting {

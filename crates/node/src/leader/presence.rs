@@ -208,7 +208,11 @@ mod tests {
         assert_eq!(story.until(10_000), []);
         assert_eq!(story.until(10_100), [LeaderCommand::ExpireOrigin(origin())]);
         assert_eq!(story.until(10_200), [], "not at every look");
-        assert_eq!(story.until(10_300), [LeaderCommand::ExpireOrigin(origin())], "until it is");
+        assert_eq!(
+            story.until(10_300),
+            [LeaderCommand::ExpireOrigin(origin())],
+            "until it is"
+        );
     }
 
     #[test]
@@ -233,7 +237,11 @@ mod tests {
         assert_eq!(story.until(1_600), [LeaderCommand::SuspendOrigin(origin())]);
         story.suspended = true;
         story.answers(1_500, 9, 6);
-        assert_eq!(story.until(1_800), [LeaderCommand::ResumeOrigin(origin())], "it moves");
+        assert_eq!(
+            story.until(1_800),
+            [LeaderCommand::ResumeOrigin(origin())],
+            "it moves"
+        );
     }
 
     #[test]

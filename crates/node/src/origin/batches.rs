@@ -9,10 +9,7 @@ use trellis_types::{ConnectionId, OriginId, TubeName, limits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rider {
     /// A call of a client: the slot of that number.
-    Call {
-        connection: ConnectionId,
-        slot: u64,
-    },
+    Call { connection: ConnectionId, slot: u64 },
     /// A reference of the origin itself; perhaps a `use` or `watch` waits for it.
     TubeRef {
         tube: TubeName,

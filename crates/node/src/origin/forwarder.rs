@@ -10,11 +10,7 @@ use trellis_rpc::pb::{self, forward_down::Down, forward_up::Up};
 use trellis_types::{NodeId, OriginId, Timestamp};
 
 use super::Phase;
-use crate::{
-    mind::Inner,
-    leader::serve_forward,
-    neighbours::Neighbours,
-};
+use crate::{leader::serve_forward, mind::Inner, neighbours::Neighbours};
 
 /// Messages that wait in a stream: all batches in flight, and room for pongs.
 const UP_MAX: usize = 64;
@@ -33,7 +29,11 @@ type Answers = BoxStream<'static, Result<pb::ForwardDown, Status>>;
 ///
 /// A stream belongs to one (leader, term). Any doubt ends it; the next one starts by sending
 /// everything again that is not applied here. Source: architecture, section 5.
-pub(crate) async fn forward(core: Arc<Inner>, consensus: Consensus, neighbours: Arc<dyn Neighbours>) {
+pub(crate) async fn forward(
+    core: Arc<Inner>,
+    consensus: Consensus,
+    neighbours: Arc<dyn Neighbours>,
+) {
     let mut role = consensus.role();
     let mut phase = core.phase.subscribe();
     let mut back_off = BACK_OFF_MIN;
@@ -57,7 +57,10 @@ pub(crate) async fn forward(core: Arc<Inner>, consensus: Consensus, neighbours: 
             leader,
             term,
         };
-        if stream.run(&neighbours, &mut role.clone(), &mut phase.clone()).await {
+        if stream
+            .run(&neighbours, &mut role.clone(), &mut phase.clone())
+            .await
+        {
             back_off = BACK_OFF_MIN;
         } else {
             back_off = (back_off * 2).min(BACK_OFF_MAX);

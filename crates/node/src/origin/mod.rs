@@ -16,7 +16,11 @@ mod read;
 mod stories;
 mod tubes;
 
-use std::{collections::VecDeque, sync::Arc, time::{Duration, Instant}};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use connection::{Connection, Course, Pump};
@@ -104,7 +108,11 @@ impl Effects {
 }
 
 impl Origin {
-    pub(crate) fn new(budget: Arc<Budget>, commit_timeout: Duration, connections_max: usize) -> Self {
+    pub(crate) fn new(
+        budget: Arc<Budget>,
+        commit_timeout: Duration,
+        connections_max: usize,
+    ) -> Self {
         Self {
             phase: Phase::Fenced,
             sessions: FxHashMap::default(),
@@ -259,7 +267,8 @@ impl Origin {
         }
         if connection.known {
             let rider = Rider::CloseSession(id);
-            self.outbound.push(&own_item(&rider), rider, None, OWN_BYTES);
+            self.outbound
+                .push(&own_item(&rider), rider, None, OWN_BYTES);
         }
         connection.line.set_full(false);
         let mut queue = connection.deliver();
@@ -307,7 +316,10 @@ impl Origin {
     }
 
     fn wake(&mut self) {
-        if self.idle && !self.outbound.batches.waiting.is_empty() && !self.outbound.batches.is_flight_full() {
+        if self.idle
+            && !self.outbound.batches.waiting.is_empty()
+            && !self.outbound.batches.is_flight_full()
+        {
             self.idle = false;
             self.effects.wake = true;
         }
@@ -364,19 +376,19 @@ impl Origin {
 
     /// Whether somebody still waits for a read.
     pub(crate) fn is_reading(&self, ticket: &Ticket) -> bool {
-        self.sessions.get(&ticket.connection).is_some_and(|connection| {
-            connection
-                .place(ticket.slot)
-                .is_some_and(|place| matches!(connection.slots[place].state, State::Reading))
-        })
+        self.sessions
+            .get(&ticket.connection)
+            .is_some_and(|connection| {
+                connection
+                    .place(ticket.slot)
+                    .is_some_and(|place| matches!(connection.slots[place].state, State::Reading))
+            })
     }
 
     fn finish_reading(&mut self, ticket: &Ticket) {
-        if let Some(place) = self
-            .reading
-            .iter()
-            .position(|(_, connection, slot)| (*connection, *slot) == (ticket.connection, ticket.slot))
-        {
+        if let Some(place) = self.reading.iter().position(|(_, connection, slot)| {
+            (*connection, *slot) == (ticket.connection, ticket.slot)
+        }) {
             self.reading.remove(place);
         }
     }

@@ -22,7 +22,12 @@ impl Origin {
             .flight
             .iter()
             .map(|batch| (batch.oldest, &batch.riders))
-            .chain(batches.waiting.iter().map(|batch| (batch.oldest, &batch.riders)))
+            .chain(
+                batches
+                    .waiting
+                    .iter()
+                    .map(|batch| (batch.oldest, &batch.riders)),
+            )
             .filter(|(oldest, _)| is_old(*oldest))
             .flat_map(|(_, riders)| riders.iter().filter_map(waiting_for))
             .collect();

@@ -1,6 +1,7 @@
 //! A cluster of cores in one process: Raft, log, state and network in memory, and words for the
 //! stories in the files beside this folder.
 
+#![allow(unreachable_pub, reason = "compiled into each file of stories")]
 #![allow(dead_code, reason = "every story uses some of the words")]
 
 use std::{
@@ -150,10 +151,9 @@ impl Cluster {
         let doors = self.node(id).core.doors();
         eventually("open doors", || match &*doors.borrow() {
             DoorState::Open { .. } => Ok(()),
-            closed @ DoorState::Closed { .. } => Err(format!(
-                "node {id} {closed:?}; roles {:?}",
-                self.roles()
-            )),
+            closed @ DoorState::Closed { .. } => {
+                Err(format!("node {id} {closed:?}; roles {:?}", self.roles()))
+            }
         })
         .await;
     }

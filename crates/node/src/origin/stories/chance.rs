@@ -196,8 +196,7 @@ impl Chance {
         assert!(origin.reading.is_empty());
         let mut waiting = 0;
         for connection in origin.sessions.values() {
-            let unanswered: Vec<&State> =
-                connection.slots.iter().map(|slot| &slot.state).collect();
+            let unanswered: Vec<&State> = connection.slots.iter().map(|slot| &slot.state).collect();
             match unanswered.split_first() {
                 None => {}
                 Some((State::Parked, rest)) => {
@@ -211,7 +210,11 @@ impl Chance {
             assert!(!connection.half, "half-closed {:?} stays", connection.id);
             assert_eq!(connection.may_be_parked(), !unanswered.is_empty());
         }
-        assert_eq!(machine.server().waiting, waiting, "who waits here waits there");
+        assert_eq!(
+            machine.server().waiting,
+            waiting,
+            "who waits here waits there"
+        );
         for name in ["a", "b"] {
             let (using, watching) = origin.interest(&tube(name));
             assert_eq!(

@@ -50,7 +50,9 @@ struct Ear(Arc<Mutex<Vec<String>>>);
 
 impl Outlet for Ear {
     fn deliver(&self, answers: &mut Vec<Answer>) {
-        self.0.lock().extend(answers.drain(..).map(|answer| text(&answer)));
+        self.0
+            .lock()
+            .extend(answers.drain(..).map(|answer| text(&answer)));
     }
 
     fn close(&self, why: CloseReason) {

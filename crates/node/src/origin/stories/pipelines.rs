@@ -21,10 +21,17 @@ fn what_stands_behind_a_parked_reserve_is_skipped_and_sent_again() {
     story.run();
     assert_eq!(ann.hears(), [""; 0]);
     story.say(&ann, [Call::Touch(JobId(1))]);
-    assert_eq!(story.hand(), 0, "nothing of hers is sent while her reserve is parked");
+    assert_eq!(
+        story.hand(),
+        0,
+        "nothing of hers is sent while her reserve is parked"
+    );
     story.say(&bob, [put("his")]);
     story.run();
-    assert_eq!(ann.hears(), ["reserved 1", "Deleted", "inserted 2", "NotFound"]);
+    assert_eq!(
+        ann.hears(),
+        ["reserved 1", "Deleted", "inserted 2", "NotFound"]
+    );
 }
 
 #[test]
@@ -56,7 +63,12 @@ fn nothing_of_a_session_goes_in_a_later_batch_while_its_reserve_may_be_parked() 
     let bob = story.client();
     story.say(&bob, [put("b")]);
     story.hand();
-    story.wire = story.origin.resend(Story::own(1)).into_iter().map(|(_, bytes)| bytes).collect();
+    story.wire = story
+        .origin
+        .resend(Story::own(1))
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
     story.commit();
     assert_eq!(ann.hears(), ["reserved 1"]);
     story.run();
@@ -128,7 +140,17 @@ fn what_was_sent_before_a_half_close_is_carried_out_without_waiting() {
     // Edge 66.
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [RESERVE, Call::ListTubeUsed, RESERVE, put("x"), RESERVE, RESERVE]);
+    story.say(
+        &ann,
+        [
+            RESERVE,
+            Call::ListTubeUsed,
+            RESERVE,
+            put("x"),
+            RESERVE,
+            RESERVE,
+        ],
+    );
     story.half_closes(&ann);
     story.run();
     while !story.tickets.is_empty() {
@@ -177,8 +199,19 @@ fn a_half_closed_client_that_owes_nothing_is_closed_at_once() {
 fn a_read_is_a_barrier() {
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [put("1"), Call::Peek(JobId(2)), put("2"), Call::Peek(JobId(2))]);
-    assert!(story.tickets.is_empty(), "it starts when all earlier commands are applied");
+    story.say(
+        &ann,
+        [
+            put("1"),
+            Call::Peek(JobId(2)),
+            put("2"),
+            Call::Peek(JobId(2)),
+        ],
+    );
+    assert!(
+        story.tickets.is_empty(),
+        "it starts when all earlier commands are applied"
+    );
     story.run();
     assert_eq!(ann.hears(), ["inserted 1"]);
     assert_eq!(story.tickets.len(), 1);
@@ -207,7 +240,11 @@ fn a_poll_that_finds_nothing_does_not_enter_the_log() {
     story.say(&ann, [POLL]);
     story.read();
     story.run();
-    assert_eq!(ann.hears(), ["reserved 1"], "something is ready: the log decides");
+    assert_eq!(
+        ann.hears(),
+        ["reserved 1"],
+        "something is ready: the log decides"
+    );
 }
 
 #[test]
@@ -243,19 +280,25 @@ fn draining_puts_are_refused_and_everything_else_works() {
     story.origin.draining = true;
     story.say(&ann, [put("y"), RESERVE, Call::Delete(JobId(1))]);
     story.run();
-    assert_eq!(ann.hears(), ["inserted 1", "Draining", "reserved 1", "Deleted"]);
+    assert_eq!(
+        ann.hears(),
+        ["inserted 1", "Draining", "reserved 1", "Deleted"]
+    );
 }
 
 #[test]
 fn a_timed_wait_ends_by_cluster_time() {
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [
-        Call::Reserve {
-            timeout: Some(Seconds(2)),
-        },
-        put("behind"),
-    ]);
+    story.say(
+        &ann,
+        [
+            Call::Reserve {
+                timeout: Some(Seconds(2)),
+            },
+            put("behind"),
+        ],
+    );
     story.run();
     story.wait(1_999);
     story.tick();
@@ -271,7 +314,10 @@ fn a_timed_wait_ends_by_cluster_time() {
 fn a_connection_is_read_no_further_than_its_pipeline_and_its_read_ahead() {
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, (0..limits::CONNECTION_PIPELINE_MAX - 1).map(|_| put("x")));
+    story.say(
+        &ann,
+        (0..limits::CONNECTION_PIPELINE_MAX - 1).map(|_| put("x")),
+    );
     assert!(!ann.line.is_full());
     story.say(&ann, [put("x")]);
     assert!(ann.line.is_full(), "as many as may be are not answered");
@@ -279,17 +325,33 @@ fn a_connection_is_read_no_further_than_its_pipeline_and_its_read_ahead() {
     assert!(!ann.line.is_full());
 
     let bob = story.client();
-    story.say(&bob, [Call::Watch(tube("empty")), Call::Ignore(tube("default")), RESERVE]);
+    story.say(
+        &bob,
+        [
+            Call::Watch(tube("empty")),
+            Call::Ignore(tube("default")),
+            RESERVE,
+        ],
+    );
     story.run();
     let body = Bytes::from(vec![0; limits::CONNECTION_READ_AHEAD_BYTES]);
-    story.say(&bob, [Call::Put {
-        priority: Priority(0),
-        delay: Seconds(0),
-        ttr: Seconds(1),
-        body,
-    }]);
-    assert!(bob.line.is_full(), "64 KiB behind a parked reserve are enough");
-    assert!(story.origin.outbound.budget.has_room(), "and do not count for the node");
+    story.say(
+        &bob,
+        [Call::Put {
+            priority: Priority(0),
+            delay: Seconds(0),
+            ttr: Seconds(1),
+            body,
+        }],
+    );
+    assert!(
+        bob.line.is_full(),
+        "64 KiB behind a parked reserve are enough"
+    );
+    assert!(
+        story.origin.outbound.budget.has_room(),
+        "and do not count for the node"
+    );
     story.say(&ann, [Call::Use(tube("empty")), put("x")]);
     story.run();
     assert!(!bob.line.is_full());
@@ -300,12 +362,15 @@ fn the_budget_of_the_node_is_given_back_when_commands_are_applied() {
     let mut story = Story::begins();
     let ann = story.client();
     let body = Bytes::from(vec![0; limits::NODE_PENDING_BYTES_MAX]);
-    story.say(&ann, [Call::Put {
-        priority: Priority(0),
-        delay: Seconds(0),
-        ttr: Seconds(1),
-        body,
-    }]);
+    story.say(
+        &ann,
+        [Call::Put {
+            priority: Priority(0),
+            delay: Seconds(0),
+            ttr: Seconds(1),
+            body,
+        }],
+    );
     assert!(!story.origin.outbound.budget.has_room());
     story.run();
     assert!(story.origin.outbound.budget.has_room());

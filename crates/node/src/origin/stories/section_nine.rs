@@ -86,7 +86,11 @@ fn reads_and_polls_are_told_and_the_connection_goes_on() {
     assert_eq!(bob.hears(), ["InternalError"]);
     story.read();
     story.run();
-    assert_eq!(ann.hears(), ["NotFound"], "the second counts from when it could first be made");
+    assert_eq!(
+        ann.hears(),
+        ["NotFound"],
+        "the second counts from when it could first be made"
+    );
     assert_eq!(bob.hears(), ["inserted 1"]);
 }
 
@@ -96,14 +100,29 @@ fn a_use_so_answered_changes_nothing() {
     let ann = story.client();
     story.say(&ann, [Call::Use(tube("mail")), Call::Watch(tube("mail"))]);
     story.wait(3_000);
-    story.say(&ann, [put("x"), Call::Ignore(tube("default")), Call::ListTubesWatched]);
+    story.say(
+        &ann,
+        [
+            put("x"),
+            Call::Ignore(tube("default")),
+            Call::ListTubesWatched,
+        ],
+    );
     story.wait(2_000);
     assert_eq!(ann.hears(), ["InternalError", "InternalError"]);
     story.run();
-    assert_eq!(ann.hears(), ["inserted 1", "NotIgnored", "default"], "as if it had never been said");
+    assert_eq!(
+        ann.hears(),
+        ["inserted 1", "NotIgnored", "default"],
+        "as if it had never been said"
+    );
     let view = story.machine.tube(&tube("default"), Timestamp(0));
     assert_eq!(view.map(|view| view.ready), Some(1));
-    assert_eq!(story.machine.tubes().count(), 1, "the reference was cleared again");
+    assert_eq!(
+        story.machine.tubes().count(),
+        1,
+        "the reference was cleared again"
+    );
     assert_eq!(story.origin.interest(&tube("mail")), (0, 0));
 }
 
@@ -114,7 +133,10 @@ fn a_half_closed_client_hears_everything_and_is_closed() {
     story.say(&ann, [put("x"), RESERVE]);
     story.half_closes(&ann);
     story.wait(5_000);
-    assert_eq!(ann.hears(), ["Draining", "InternalError", "closed: HalfClosed"]);
+    assert_eq!(
+        ann.hears(),
+        ["Draining", "InternalError", "closed: HalfClosed"]
+    );
     story.run();
     assert_eq!(story.machine.server().waiting, 0);
 }
@@ -137,14 +159,21 @@ fn close_session_is_never_withdrawn() {
 fn a_wait_that_may_have_begun_is_unknown_too() {
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [Call::Reserve {
-        timeout: Some(Seconds(1)),
-    }]);
+    story.say(
+        &ann,
+        [Call::Reserve {
+            timeout: Some(Seconds(1)),
+        }],
+    );
     story.hand();
     story.wait(5_000);
     assert_eq!(ann.hears(), ["InternalError", "closed: OutcomeUnknown"]);
     story.run();
-    assert_eq!(story.machine.server().waiting, 0, "and its session ends behind it");
+    assert_eq!(
+        story.machine.server().waiting,
+        0,
+        "and its session ends behind it"
+    );
 }
 
 #[test]

@@ -11,7 +11,11 @@ fn an_answer_comes_from_the_own_apply_and_not_before() {
     story.say(&ann, [put("letter")]);
     assert_eq!(ann.hears(), [""; 0], "nothing is on any disk yet");
     story.hand();
-    assert_eq!(ann.hears(), [""; 0], "the leader has it, that proves nothing");
+    assert_eq!(
+        ann.hears(),
+        [""; 0],
+        "the leader has it, that proves nothing"
+    );
     story.commit();
     assert_eq!(ann.hears(), ["inserted 1"]);
 }
@@ -25,27 +29,46 @@ fn a_job_goes_through_its_life() {
     story.say(&ann, [put("letter")]);
     story.run();
     assert_eq!(ann.hears(), ["inserted 1"]);
-    assert_eq!(bob.hears(), ["reserved 1"], "the waiter has it in the same entry");
+    assert_eq!(
+        bob.hears(),
+        ["reserved 1"],
+        "the waiter has it in the same entry"
+    );
     let release = Call::Release {
         job: JobId(1),
         priority: Priority(3),
         delay: Seconds(0),
     };
-    story.say(&bob, [Call::Touch(JobId(1)), release, Call::ReserveJob(JobId(1))]);
-    story.say(&bob, [
-        Call::Bury {
-            job: JobId(1),
-            priority: Priority(1),
-        },
-        Call::Kick { bound: 9 },
-        Call::KickJob(JobId(1)),
-        Call::Delete(JobId(1)),
-        Call::Delete(JobId(1)),
-    ]);
+    story.say(
+        &bob,
+        [Call::Touch(JobId(1)), release, Call::ReserveJob(JobId(1))],
+    );
+    story.say(
+        &bob,
+        [
+            Call::Bury {
+                job: JobId(1),
+                priority: Priority(1),
+            },
+            Call::Kick { bound: 9 },
+            Call::KickJob(JobId(1)),
+            Call::Delete(JobId(1)),
+            Call::Delete(JobId(1)),
+        ],
+    );
     story.run();
     assert_eq!(
         bob.hears(),
-        ["Touched", "Released", "reserved 1", "Buried", "Kicked(1)", "NotFound", "Deleted", "NotFound"]
+        [
+            "Touched",
+            "Released",
+            "reserved 1",
+            "Buried",
+            "Kicked(1)",
+            "NotFound",
+            "Deleted",
+            "NotFound"
+        ]
     );
 }
 
@@ -124,8 +147,17 @@ fn a_hole_in_the_log_raises_a_doubt_and_all_comes_again() {
     story.wire.remove(0);
     story.commit();
     assert_eq!(ann.hears(), [""; 0]);
-    assert_ne!(story.origin.doubt(), doubt, "the stream is not to be trusted");
-    story.wire = story.origin.resend(Story::own(1)).into_iter().map(|(_, bytes)| bytes).collect();
+    assert_ne!(
+        story.origin.doubt(),
+        doubt,
+        "the stream is not to be trusted"
+    );
+    story.wire = story
+        .origin
+        .resend(Story::own(1))
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
     story.commit();
     assert_eq!(ann.hears(), ["inserted 1", "inserted 2"]);
 }
@@ -189,7 +221,11 @@ fn a_fenced_node_closes_its_connections_and_opens_another_origin() {
     story.say(&bob, [RESERVE]);
     story.say(&ann, [put("3")]);
     story.run();
-    assert_eq!(bob.hears(), ["reserved 1"], "Ann's hold returned with her origin");
+    assert_eq!(
+        bob.hears(),
+        ["reserved 1"],
+        "Ann's hold returned with her origin"
+    );
     assert_eq!(ann.hears(), [""; 0], "her session is over");
 }
 
@@ -232,7 +268,13 @@ fn counters_follow_the_commands_in_their_turn() {
         let all = story.origin.counters;
         let count = |kind: trellis_wire::beanstalk::Counted| all.commands[kind.index()];
         use trellis_wire::beanstalk::Counted::{Put, Reserve, ReserveWithTimeout};
-        (count(Put), count(Reserve), count(ReserveWithTimeout), all.producers, all.workers)
+        (
+            count(Put),
+            count(Reserve),
+            count(ReserveWithTimeout),
+            all.producers,
+            all.workers,
+        )
     };
     let timed = Call::Reserve {
         timeout: Some(Seconds(1)),
@@ -241,9 +283,23 @@ fn counters_follow_the_commands_in_their_turn() {
     story.run();
     story.say(&ann, [put("x"), timed]);
     story.run();
-    assert_eq!(counters(&story), (0, 1, 0, 0, 1), "what stands behind a wait has not had its turn");
+    assert_eq!(
+        counters(&story),
+        (0, 1, 0, 0, 1),
+        "what stands behind a wait has not had its turn"
+    );
     let bob = story.client();
-    story.say(&bob, [put("y"), Call::Refused { tag: 1, counts: None, producer: true }]);
+    story.say(
+        &bob,
+        [
+            put("y"),
+            Call::Refused {
+                tag: 1,
+                counts: None,
+                producer: true,
+            },
+        ],
+    );
     story.run();
     assert_eq!(counters(&story), (2, 1, 1, 2, 1));
     story.hangs_up(&bob);

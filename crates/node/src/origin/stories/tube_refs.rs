@@ -9,7 +9,11 @@ fn the_first_use_of_a_tube_waits_for_its_reference_and_the_next_does_not() {
     story.say(&ann, [Call::Use(tube("mail"))]);
     assert_eq!(ann.hears(), [""; 0]);
     story.say(&bob, [Call::Watch(tube("mail"))]);
-    assert_eq!(bob.hears(), [""; 0], "a TubeRef of that tube is outstanding");
+    assert_eq!(
+        bob.hears(),
+        [""; 0],
+        "a TubeRef of that tube is outstanding"
+    );
     story.run();
     assert_eq!(ann.hears(), ["using mail"]);
     assert_eq!(bob.hears(), ["watching 2"]);
@@ -46,7 +50,11 @@ fn while_a_clear_is_under_way_the_reference_is_set_again() {
     story.say(&ann, [Call::Use(tube("default"))]);
     story.hand();
     story.say(&bob, [Call::Use(tube("mail"))]);
-    assert_eq!(bob.hears(), [""; 0], "the machine is about to forget the tube");
+    assert_eq!(
+        bob.hears(),
+        [""; 0],
+        "the machine is about to forget the tube"
+    );
     story.run();
     assert_eq!(bob.hears(), ["using mail"]);
     assert!(story.machine.has_reference(Story::own(1), &tube("mail")));
@@ -56,20 +64,35 @@ fn while_a_clear_is_under_way_the_reference_is_set_again() {
 fn a_put_goes_to_the_tube_that_was_used_when_its_turn_came() {
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [
-        Call::Use(tube("a")),
-        put("1"),
-        Call::Use(tube("b")),
-        put("2"),
-        put("3"),
-        Call::ListTubeUsed,
-    ]);
+    story.say(
+        &ann,
+        [
+            Call::Use(tube("a")),
+            put("1"),
+            Call::Use(tube("b")),
+            put("2"),
+            put("3"),
+            Call::ListTubeUsed,
+        ],
+    );
     story.run();
     assert_eq!(
         ann.hears(),
-        ["using a", "inserted 1", "using b", "inserted 2", "inserted 3", "using b"]
+        [
+            "using a",
+            "inserted 1",
+            "using b",
+            "inserted 2",
+            "inserted 3",
+            "using b"
+        ]
     );
-    let ready = |name| story.machine.tube(&tube(name), Timestamp(0)).map(|view| view.ready);
+    let ready = |name| {
+        story
+            .machine
+            .tube(&tube(name), Timestamp(0))
+            .map(|view| view.ready)
+    };
     assert_eq!((ready("a"), ready("b")), (Some(1), Some(2)));
 }
 
@@ -77,12 +100,28 @@ fn a_put_goes_to_the_tube_that_was_used_when_its_turn_came() {
 fn what_a_skipped_put_uses_is_decided_when_it_is_sent_again_in_its_place() {
     let mut story = Story::begins();
     let (ann, bob) = (story.client(), story.client());
-    story.say(&ann, [RESERVE, put("into default"), Call::Use(tube("b")), put("into b")]);
+    story.say(
+        &ann,
+        [
+            RESERVE,
+            put("into default"),
+            Call::Use(tube("b")),
+            put("into b"),
+        ],
+    );
     story.run();
     story.say(&bob, [put("x")]);
     story.run();
-    assert_eq!(ann.hears(), ["reserved 1", "inserted 2", "using b", "inserted 3"]);
-    let tube_of = |job| story.machine.job(JobId(job), Timestamp(0)).map(|view| view.tube);
+    assert_eq!(
+        ann.hears(),
+        ["reserved 1", "inserted 2", "using b", "inserted 3"]
+    );
+    let tube_of = |job| {
+        story
+            .machine
+            .job(JobId(job), Timestamp(0))
+            .map(|view| view.tube)
+    };
     assert_eq!(tube_of(2), Some(tube("default")));
     assert_eq!(tube_of(3), Some(tube("b")));
     assert!(story.machine.has_reference(Story::own(1), &tube("b")));
@@ -93,16 +132,19 @@ fn the_watch_list_keeps_order_with_the_last_moving_into_the_gap() {
     // Edges 109 to 111.
     let mut story = Story::begins();
     let ann = story.client();
-    story.say(&ann, [
-        Call::Ignore(tube("default")),
-        Call::Watch(tube("a")),
-        Call::Watch(tube("b")),
-        Call::Watch(tube("c")),
-        Call::Watch(tube("c")),
-        Call::Ignore(tube("nowhere")),
-        Call::Ignore(tube("default")),
-        Call::ListTubesWatched,
-    ]);
+    story.say(
+        &ann,
+        [
+            Call::Ignore(tube("default")),
+            Call::Watch(tube("a")),
+            Call::Watch(tube("b")),
+            Call::Watch(tube("c")),
+            Call::Watch(tube("c")),
+            Call::Ignore(tube("nowhere")),
+            Call::Ignore(tube("default")),
+            Call::ListTubesWatched,
+        ],
+    );
     story.run();
     assert_eq!(
         ann.hears(),
@@ -140,7 +182,14 @@ fn using_and_watching_are_counted_per_connection() {
     let mut story = Story::begins();
     let (ann, bob) = (story.client(), story.client());
     assert_eq!(story.origin.interest(&tube("default")), (2, 2));
-    story.say(&ann, [Call::Use(tube("a")), Call::Use(tube("a")), Call::Watch(tube("a"))]);
+    story.say(
+        &ann,
+        [
+            Call::Use(tube("a")),
+            Call::Use(tube("a")),
+            Call::Watch(tube("a")),
+        ],
+    );
     story.run();
     assert_eq!(story.origin.interest(&tube("a")), (1, 1));
     assert_eq!(story.origin.interest(&tube("default")), (1, 2));
