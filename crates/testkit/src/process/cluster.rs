@@ -3,7 +3,7 @@ use std::{
     io::{self, BufRead, BufReader},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -257,7 +257,7 @@ fn spawn(
         .create(true)
         .append(true)
         .open(folder.path().join("log"))?;
-    let mut local = Command::new(binary);
+    let mut local = super::without_settings(binary);
     local.args(["local", "--nodes", &nodes.to_string()]);
     if !revives {
         local.arg("--no-restart");

@@ -8,6 +8,18 @@ pub use cluster::{Cluster, trellis_binary};
 pub use port::{free_base_port, free_port};
 pub use server::{Server, ServerCommand};
 
+/// A command that inherits no `TRELLIS_…` from the environment: those are settings to the program,
+/// and some of them are meant for tests.
+fn without_settings(program: &std::path::Path) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"TRELLIS_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// A folder that goes when it is dropped.
 ///
 /// # Errors

@@ -3,7 +3,7 @@ use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -151,7 +151,7 @@ fn spawn(command: &ServerCommand, port: u16, folder: &TempDir) -> io::Result<Chi
         .append(true)
         .open(folder.path().join("log"))?;
     let data = folder.path().join("data");
-    let mut process = Command::new(&command.program);
+    let mut process = super::without_settings(&command.program);
     process.args(&command.first);
     process.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
     let stores = command.always_stores || command.flags.iter().any(|flag| flag == "-b");

@@ -73,8 +73,11 @@ pub trait Stage {
     /// Time since the stage was set up.
     fn now(&self) -> Duration;
 
-    /// How much later than due an answer may come and how much earlier it may seem to.
-    fn slack(&self) -> Duration;
+    /// How much earlier than written an answer may seem to come, because clocks round.
+    fn early(&self) -> Duration;
+
+    /// How much later than written an answer may come.
+    fn late(&self) -> Duration;
 
     /// Sends SIGUSR1 to the server, or does what it would do.
     ///

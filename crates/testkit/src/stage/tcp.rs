@@ -12,6 +12,9 @@ use crate::{process::Server, talk::Talk};
 /// How long a connection or a write may take before the stage gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Servers count in milliseconds, and round.
+const EARLY: Duration = Duration::from_millis(3);
+
 /// Real sockets to a server that runs elsewhere, or to one of its own.
 pub struct TcpStage {
     addresses: Vec<SocketAddr>,
@@ -19,12 +22,12 @@ pub struct TcpStage {
     connections: BTreeMap<String, TcpStream>,
     connected: usize,
     begun: Instant,
-    slack: Duration,
+    late: Duration,
 }
 
 impl TcpStage {
     /// Connects to `addresses` in turn, one per person.
-    pub fn new(addresses: Vec<SocketAddr>, slack: Duration) -> Self {
+    pub fn new(addresses: Vec<SocketAddr>, late: Duration) -> Self {
         let (connections, begun) = (BTreeMap::new(), Instant::now());
         Self {
             addresses,
@@ -32,15 +35,15 @@ impl TcpStage {
             connections,
             connected: 0,
             begun,
-            slack,
+            late,
         }
     }
 
     /// Connects to a server that lives as long as this stage.
-    pub fn with_server(server: Server, slack: Duration) -> Self {
+    pub fn with_server(server: Server, late: Duration) -> Self {
         Self {
             server: Some(server),
-            ..Self::new(Vec::new(), slack)
+            ..Self::new(Vec::new(), late)
         }
     }
 
@@ -113,8 +116,12 @@ impl Stage for TcpStage {
         self.begun.elapsed()
     }
 
-    fn slack(&self) -> Duration {
-        self.slack
+    fn early(&self) -> Duration {
+        EARLY
+    }
+
+    fn late(&self) -> Duration {
+        self.late
     }
 
     fn drain(&mut self) -> io::Result<()> {
@@ -145,8 +152,8 @@ pub struct TcpHouse {
     pub addresses: Vec<SocketAddr>,
     /// How to start one that belongs to a single talk, if that can be done here.
     pub starter: Option<Starter>,
-    /// See [`Stage::slack`].
-    pub slack: Duration,
+    /// See [`Stage::late`].
+    pub late: Duration,
 }
 
 impl House for TcpHouse {
@@ -164,8 +171,8 @@ impl House for TcpHouse {
             None => self.addresses.is_empty().then_some(&[][..]),
         };
         let stage = match (flags, &self.starter) {
-            (None, _) => TcpStage::new(self.addresses.clone(), self.slack),
-            (Some(flags), Some(starter)) => TcpStage::with_server(starter(flags)?, self.slack),
+            (None, _) => TcpStage::new(self.addresses.clone(), self.late),
+            (Some(flags), Some(starter)) => TcpStage::with_server(starter(flags)?, self.late),
             (Some(_), None) => return Ok(Err("needs a server of its own".into())),
         };
         Ok(Ok(Box::new(stage)))

@@ -10,6 +10,8 @@ pub enum Check {
         /// Which value.
         value: Value,
     },
+    /// There is no such tube or job: the answer is `NOT_FOUND`.
+    NotFound,
     /// Exactly these keys, in this order; only keys of our own (`trellis-…`) may follow.
     Keys(Vec<String>),
     /// Exactly these values are in double quotes, our own keys aside.
@@ -47,6 +49,9 @@ pub enum ListCheck {
 impl Check {
     pub(crate) fn parse_all(source: &str) -> Result<Vec<Self>, BadText> {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        if source == "NOT_FOUND" {
+            return Ok(vec![Self::NotFound]);
+        }
         if let Some(keys) = source.strip_prefix("keys ") {
             return Ok(vec![Self::Keys(words(keys))]);
         }
@@ -67,11 +72,17 @@ impl Check {
             .collect()
     }
 
-    /// `Ok(None)` if it is so, else what is wrong.
-    pub(crate) fn look(&self, yaml: &str, bindings: &mut Bindings) -> Result<(), String> {
+    /// Looks at an answer, `None` being `NOT_FOUND`; the error says what is wrong.
+    pub(crate) fn look(&self, yaml: Option<&str>, bindings: &mut Bindings) -> Result<(), String> {
+        let yaml = match (self, yaml) {
+            (Self::NotFound, None) => return Ok(()),
+            (_, None) => return Err("the answer is NOT_FOUND".into()),
+            (_, Some(yaml)) => yaml,
+        };
         let lines: Vec<(&str, &str)> = dictionary(yaml)?;
         let own = |key: &str| key.starts_with("trellis-");
         match self {
+            Self::NotFound => Err("it is there".into()),
             Self::Is { key, value } => {
                 let found = lines.iter().find(|(name, _)| name == key);
                 let (_, found) = found.ok_or_else(|| format!("no key {key}"))?;

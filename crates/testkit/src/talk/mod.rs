@@ -124,9 +124,13 @@ pub enum Event {
         body: Option<Text>,
         /// How many times in a row.
         times: usize,
-        /// How long after the listener's last word; `None` for soon.
+        /// How long after the listener's last word (or [`Event::FromHere`], if that is set, for
+        /// the lower bound); `None` for soon.
         after: Option<Duration>,
     },
+    /// The next `(after …)` is no sooner than that long after this moment. What it counts from
+    /// happens on the server some time between here and the listener's last word.
+    FromHere,
     /// These people hear nothing for that long.
     Silence {
         /// Who.

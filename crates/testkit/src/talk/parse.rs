@@ -197,6 +197,7 @@ fn events(text: &str) -> Result<Vec<Event>, BadText> {
 
 fn event(text: &str) -> Result<Event, BadText> {
     match text {
+        "from here" => return Ok(Event::FromHere),
         "server gets SIGUSR1" => return Ok(Event::Drains),
         "server is killed and starts again" => return Ok(Event::Restarts(None)),
         _ => {}

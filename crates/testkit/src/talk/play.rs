@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Audience, BadText, Event, Line, Talk, Text, text::Bindings};
+use super::{Audience, BadText, Check, Event, Line, Talk, Text, text::Bindings};
 use crate::stage::{Heard, Stage, Troupe};
 
 /// How long an answer that should come soon may take. Generous: the machine may be busy.
@@ -51,28 +51,26 @@ pub fn play(talk: &Talk, troupe: Troupe, stage: &mut dyn Stage) -> Result<(), Fa
         stage,
         people: BTreeMap::new(),
         bindings: Bindings::from([("t".into(), talk.tube.clone())]),
+        mark: None,
         before: VecDeque::new(),
     };
     let others = match troupe {
         Troupe::Trellis => Audience::Beanstalkd,
         Troupe::Beanstalkd => Audience::Trellis,
     };
+    let name = talk.file.display();
+    if talk.needs.alone {
+        let alone = player.wait_until_alone();
+        alone.map_err(|wrong| player.failure(talk, name.to_string(), "(the beginning)", wrong))?;
+    }
     for line in talk.lines.iter().filter(|line| line.audience != others) {
-        player.line(line).map_err(|Wrong(wrong)| Failure {
-            place: format!("{}:{}", talk.file.display(), line.number),
-            title: talk.title.clone(),
-            line: line.source.clone(),
-            wrong,
-            before: player.before.drain(..).collect(),
+        let played = player.line(line);
+        played.map_err(|wrong| {
+            player.failure(talk, format!("{name}:{}", line.number), &line.source, wrong)
         })?;
     }
-    player.nothing_unheard().map_err(|Wrong(wrong)| Failure {
-        place: talk.file.display().to_string(),
-        title: talk.title.clone(),
-        line: "(the end)".into(),
-        wrong,
-        before: player.before.drain(..).collect(),
-    })
+    let heard = player.nothing_unheard();
+    heard.map_err(|wrong| player.failure(talk, name.to_string(), "(the end)", wrong))
 }
 
 struct Wrong(String);
@@ -101,6 +99,8 @@ struct Player<'a> {
     stage: &'a mut dyn Stage,
     people: BTreeMap<String, Person>,
     bindings: Bindings,
+    /// Where [`Event::FromHere`] stands, until it is used.
+    mark: Option<Duration>,
     before: VecDeque<String>,
 }
 
@@ -118,6 +118,10 @@ impl Player<'_> {
                 times,
                 after,
             } => (0..*times).try_for_each(|_| self.hear(who, line, body.as_ref(), *after)),
+            Event::FromHere => {
+                self.mark = Some(self.stage.now());
+                Ok(())
+            }
             Event::Silence { who, lasting } => self.silence(who, *lasting),
             Event::Ends(who) => self.end(who),
             Event::Connects(who) => {
@@ -154,7 +158,7 @@ impl Player<'_> {
                 eventually,
                 check,
             } => self.ask(who, command, *eventually, |yaml, bindings| {
-                check.look(yaml, bindings)
+                check.look(yaml.unwrap_or_default(), bindings)
             }),
             Event::Drains => Ok(self.stage.drain()?),
             Event::Restarts(flags) => {
@@ -219,9 +223,12 @@ impl Player<'_> {
             return Err(Wrong("this reply has no body".into()));
         }
         let Some(after) = after else { return Ok(()) };
-        // Both clocks round, hence the few milliseconds; being late is the machine's load.
-        let early = waited + Duration::from_millis(15) < after;
-        if early || waited > after + self.stage.slack() {
+        let since = self
+            .mark
+            .take()
+            .map_or(waited, |mark| now.saturating_sub(mark));
+        let early = since + self.stage.early() < after;
+        if early || waited > after + self.stage.late() {
             let (waited, after) = (waited.as_secs_f64(), after.as_secs_f64());
             return Err(Wrong(format!(
                 "it came after {waited:.3} s instead of {after:.3} s"
@@ -313,7 +320,7 @@ impl Player<'_> {
         who: &str,
         command: &Text,
         eventually: bool,
-        look: impl Fn(&str, &mut Bindings) -> Result<(), String>,
+        look: impl Fn(Option<&str>, &mut Bindings) -> Result<(), String>,
     ) -> Result<(), Wrong> {
         let mut command = command.fill(&self.bindings)?;
         command.extend_from_slice(b"\r\n");
@@ -321,21 +328,22 @@ impl Player<'_> {
         loop {
             self.say(who, &command)?;
             let line = self.reply_line(who, SOON)?;
-            let wrong = match announced_body(&line) {
-                None => format!("{who} hears {}", shown(&line)),
+            let yaml = match announced_body(&line) {
                 Some(length) => {
                     let bytes = self.take(who, length + 2, SOON)?;
-                    let yaml = String::from_utf8_lossy(&bytes[..length]);
-                    // A look that fails half-way must not leave variables behind.
-                    let mut bindings = self.bindings.clone();
-                    match look(&yaml, &mut bindings) {
-                        Ok(()) => {
-                            self.bindings = bindings;
-                            return Ok(());
-                        }
-                        Err(wrong) => wrong,
-                    }
+                    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
                 }
+                None if line == b"NOT_FOUND" => None,
+                None => return Err(Wrong(format!("{who} hears {}", shown(&line)))),
+            };
+            // A look that fails half-way must not leave variables behind.
+            let mut bindings = self.bindings.clone();
+            let wrong = match look(yaml.as_deref(), &mut bindings) {
+                Ok(()) => {
+                    self.bindings = bindings;
+                    return Ok(());
+                }
+                Err(wrong) => wrong,
             };
             if !eventually || self.stage.now() >= until {
                 return Err(Wrong(wrong));
@@ -355,6 +363,27 @@ impl Player<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Connections of earlier talks may still be on their way out. The usher who waits for that
+    /// stays, so that his own going does not disturb the figures.
+    fn wait_until_alone(&mut self) -> Result<(), Wrong> {
+        let checks = Check::parse_all("current-connections=1")?;
+        self.ask("usher", &Text::parse("stats")?, true, |yaml, bindings| {
+            checks
+                .iter()
+                .try_for_each(|check| check.look(yaml, bindings))
+        })
+    }
+
+    fn failure(&mut self, talk: &Talk, place: String, line: &str, Wrong(wrong): Wrong) -> Failure {
+        Failure {
+            place,
+            title: talk.title.clone(),
+            line: line.into(),
+            wrong,
+            before: self.before.drain(..).collect(),
+        }
     }
 
     fn remember(&mut self, word: String) {

@@ -303,7 +303,10 @@ impl Front {
                 if client.watched.contains(&tube) && client.watched.len() == 1 {
                     return self.reply(connection, &Reply::NotIgnored);
                 }
-                client.watched.retain(|watched| *watched != tube);
+                // The last name moves into the gap, as in beanstalkd (sharp edge 111).
+                if let Some(gap) = client.watched.iter().position(|watched| *watched == tube) {
+                    client.watched.swap_remove(gap);
+                }
                 let count = client.watched.len();
                 self.settle_references()?;
                 return self.reply(connection, &Reply::Watching(count));

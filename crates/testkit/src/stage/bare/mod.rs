@@ -87,7 +87,11 @@ impl Stage for BareStage {
         self.front.now()
     }
 
-    fn slack(&self) -> Duration {
+    fn early(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn late(&self) -> Duration {
         // A TTR is due a millisecond behind its deadline.
         Duration::from_millis(1)
     }
