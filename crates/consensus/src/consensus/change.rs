@@ -15,7 +15,10 @@ use tokio::time::timeout;
 use trellis_types::NodeId;
 
 use super::Consensus;
-use crate::{ChangeError, Member, raft::TypeConfig};
+use crate::{
+    ChangeError, Member,
+    raft::{Contact, TypeConfig},
+};
 
 impl Consensus {
     /// Forms a cluster of `members`, this node among them, if its log is empty.
@@ -26,7 +29,7 @@ impl Consensus {
     pub async fn initialize(&self, members: Vec<Member>) -> Result<(), ChangeError> {
         let members: BTreeMap<_, _> = members
             .into_iter()
-            .map(|member| (member.id, member))
+            .map(|member| (member.id, Contact::from(member)))
             .collect();
         match self.0.raft.initialize(members).await {
             Ok(()) => Ok(()),
@@ -46,7 +49,7 @@ impl Consensus {
     ///
     /// [`ChangeError`].
     pub async fn add_learner(&self, member: Member) -> Result<(), ChangeError> {
-        self.change(self.0.raft.add_learner(member.id, member, false))
+        self.change(self.0.raft.add_learner(member.id, member.into(), false))
             .await
     }
 
@@ -56,7 +59,7 @@ impl Consensus {
     ///
     /// [`ChangeError`].
     pub async fn update_member(&self, member: Member) -> Result<(), ChangeError> {
-        let change = ChangeMembers::SetNodes(BTreeMap::from([(member.id, member)]));
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(member.id, member.into())]));
         self.change(self.0.raft.change_membership(change, true))
             .await
     }

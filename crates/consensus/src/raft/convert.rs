@@ -6,7 +6,7 @@ use openraft::vote::RaftLeaderId;
 use trellis_rpc::pb;
 use trellis_types::NodeId;
 
-use super::{LeaderId, LogId, StoredMembership, VoteOf};
+use super::{Contact, LeaderId, LogId, StoredMembership, VoteOf};
 use crate::{Member, Membership, Position};
 
 impl From<LogId> for Position {
@@ -82,6 +82,25 @@ impl From<&Member> for pb::Member {
     }
 }
 
+impl From<Member> for Contact {
+    fn from(member: Member) -> Self {
+        let Member {
+            id: _,
+            name,
+            address,
+        } = member;
+        Self { name, address }
+    }
+}
+
+impl Contact {
+    /// The member `id` whom this contact is of.
+    pub(crate) fn member(&self, id: NodeId) -> Member {
+        let Self { name, address } = self.clone();
+        Member { id, name, address }
+    }
+}
+
 impl From<pb::Member> for Member {
     fn from(member: pb::Member) -> Self {
         let pb::Member { id, name, address } = member;
@@ -131,11 +150,11 @@ impl From<&StoredMembership> for Membership {
     }
 }
 
-impl From<&openraft::Membership<NodeId, Member>> for Membership {
-    fn from(membership: &openraft::Membership<NodeId, Member>) -> Self {
+impl From<&openraft::Membership<NodeId, Contact>> for Membership {
+    fn from(membership: &openraft::Membership<NodeId, Contact>) -> Self {
         let members: BTreeMap<_, _> = membership
             .nodes()
-            .map(|(id, member)| (*id, member.clone()))
+            .map(|(id, contact)| (*id, contact.member(*id)))
             .collect();
         Self {
             position: None,
@@ -151,9 +170,12 @@ impl Membership {
     /// # Errors
     ///
     /// A sentence, if a set of voters is empty or a voter is no member.
-    pub(crate) fn to_raft(&self) -> Result<openraft::Membership<NodeId, Member>, String> {
-        openraft::Membership::new(self.voters.clone(), self.members.clone())
-            .map_err(|error| error.to_string())
+    pub(crate) fn to_raft(&self) -> Result<openraft::Membership<NodeId, Contact>, String> {
+        let contacts = self.members.values().cloned();
+        let contacts: BTreeMap<_, _> = contacts
+            .map(|member| (member.id, Contact::from(member)))
+            .collect();
+        openraft::Membership::new(self.voters.clone(), contacts).map_err(|error| error.to_string())
     }
 
     pub(crate) fn to_stored(&self) -> Result<StoredMembership, String> {

@@ -6,8 +6,8 @@ use prost::Message;
 use trellis_rpc::pb::{self, log_entry};
 use trellis_types::{NodeId, Timestamp};
 
-use super::{LeaderId, LogId};
-use crate::{Member, Membership, Payload, Position};
+use super::{Contact, LeaderId, LogId};
+use crate::{Membership, Payload, Position};
 
 /// Version of the encoding; another one is refused (architecture, section 13).
 const VERSION: u32 = 1;
@@ -20,7 +20,7 @@ const CRC_BYTES: usize = 5;
 #[derive(Clone)]
 pub struct Entry {
     log_id: LogId,
-    payload: EntryPayload<Payload, NodeId, Member>,
+    payload: EntryPayload<Payload, NodeId, Contact>,
     encoded: Option<Bytes>,
 }
 
@@ -45,12 +45,12 @@ impl Entry {
     }
 
     /// What it carries.
-    pub fn payload(&self) -> &EntryPayload<Payload, NodeId, Member> {
+    pub fn payload(&self) -> &EntryPayload<Payload, NodeId, Contact> {
         &self.payload
     }
 
     /// Takes out what it carries.
-    pub fn into_payload(self) -> EntryPayload<Payload, NodeId, Member> {
+    pub fn into_payload(self) -> EntryPayload<Payload, NodeId, Contact> {
         self.payload
     }
 
@@ -145,7 +145,7 @@ impl Entry {
 
 impl RaftEntry for Entry {
     type CommittedLeaderId = <LeaderId as RaftLeaderId>::Committed;
-    type Payload = EntryPayload<Payload, NodeId, Member>;
+    type Payload = EntryPayload<Payload, NodeId, Contact>;
 
     fn new(log_id: LogId, payload: Self::Payload) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl RaftEntry for Entry {
         self.encoded = None;
     }
 
-    fn get_membership(&self) -> Option<openraft::Membership<NodeId, Member>> {
+    fn get_membership(&self) -> Option<openraft::Membership<NodeId, Contact>> {
         match &self.payload {
             EntryPayload::Membership(membership) => Some(membership.clone()),
             _ => None,
@@ -209,8 +209,7 @@ mod tests {
     }
 
     fn membership() -> Entry {
-        let member = Member {
-            id: NodeId(1),
+        let member = Contact {
             name: "a".into(),
             address: "a:1".into(),
         };

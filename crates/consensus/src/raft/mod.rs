@@ -21,11 +21,20 @@ pub(crate) use responder::Responder;
 pub(crate) use state_machine::{Applied, blocking};
 pub use state_machine::{RaftSnapshot, SnapshotBuilder, SnapshotTransfer, StateMachine};
 
-use crate::{Member, Payload};
+use crate::Payload;
 
-/// How openraft is set up here: entries carry [`Payload`]s, nodes are [`Member`]s.
+/// How openraft is set up here: entries carry [`Payload`]s, nodes are [`Contact`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeConfig;
+
+/// A [`Member`](crate::Member) without its id, which openraft keeps beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contact {
+    /// See [`Member::name`](crate::Member::name).
+    pub name: String,
+    /// See [`Member::address`](crate::Member::address).
+    pub address: String,
+}
 
 /// Term and node of a leader.
 pub type LeaderId = leader_id_adv::LeaderId<u64, NodeId>;
@@ -34,17 +43,17 @@ pub type LogId = openraft::LogId<LeaderId>;
 /// Whom a node follows.
 pub type VoteOf = Vote<LeaderId>;
 /// A membership and where it stands in the log.
-pub type StoredMembership = openraft::StoredMembership<LeaderId, NodeId, Member>;
+pub type StoredMembership = openraft::StoredMembership<LeaderId, NodeId, Contact>;
 
 impl RaftTypeConfig for TypeConfig {
     type D = Payload;
     type R = ();
     type NodeId = NodeId;
-    type Node = Member;
+    type Node = Contact;
     type Term = u64;
     type LeaderId = LeaderId;
     type Vote = VoteOf;
-    type Payload = EntryPayload<Payload, NodeId, Member>;
+    type Payload = EntryPayload<Payload, NodeId, Contact>;
     type Entry = Entry;
     type AsyncRuntime = openraft::impls::TokioRuntime;
     type Responder<T>

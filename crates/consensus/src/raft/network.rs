@@ -25,7 +25,7 @@ use trellis_rpc::pb::{self, append_reply::Reply, snapshot_part::Part};
 use trellis_types::NodeId;
 
 use super::{
-    LogId, SnapshotTransfer, TypeConfig, VoteOf, convert, log_id_to,
+    Contact, LogId, SnapshotTransfer, TypeConfig, VoteOf, convert, log_id_to,
     state_machine::{CHUNK_BYTES, RaftSnapshot},
     vote_to,
 };
@@ -48,10 +48,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    fn connection(&self, node: &Member, heartbeats: bool) -> Connection {
+    fn connection(&self, target: NodeId, contact: &Contact, heartbeats: bool) -> Connection {
         Connection {
             me: self.me,
-            target: node.clone(),
+            target: contact.member(target),
             heartbeats,
             settings: self.settings,
             transport: self.transport.clone(),
@@ -63,16 +63,16 @@ impl Network {
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Connection;
 
-    async fn new_client(&mut self, _target: NodeId, node: &Member) -> Connection {
-        self.connection(node, false)
+    async fn new_client(&mut self, target: NodeId, contact: &Contact) -> Connection {
+        self.connection(target, contact, false)
     }
 
-    async fn new_heartbeat_client(&mut self, _target: NodeId, node: &Member) -> Connection {
-        self.connection(node, true)
+    async fn new_heartbeat_client(&mut self, target: NodeId, contact: &Contact) -> Connection {
+        self.connection(target, contact, true)
     }
 
-    async fn new_snapshot_client(&mut self, _target: NodeId, node: &Member) -> Connection {
-        self.connection(node, false)
+    async fn new_snapshot_client(&mut self, target: NodeId, contact: &Contact) -> Connection {
+        self.connection(target, contact, false)
     }
 }
 

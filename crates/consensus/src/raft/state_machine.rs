@@ -15,10 +15,9 @@ use trellis_queue::{Content, Machine, Outcome};
 use trellis_rpc::queue::{decode_batch, decode_leader};
 use trellis_types::NodeId;
 
-use super::{Entry, LogId, StoredMembership, TypeConfig};
+use super::{Contact, Entry, LogId, StoredMembership, TypeConfig};
 use crate::{
-    Listener, Member, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore,
-    fail_stop,
+    Listener, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore, fail_stop,
 };
 
 /// Entries after which sockets are served even if more are at hand: a long replay must not hold
@@ -35,6 +34,8 @@ pub(crate) struct Applied {
 
 /// A snapshot on its way out of or into a state store.
 pub enum SnapshotTransfer {
+    /// Made before the first entry: there is nothing to carry.
+    Empty,
     /// One of this node.
     Built(Arc<dyn Snapshot>),
     /// One that came from the leader; complete and verified.
@@ -42,7 +43,7 @@ pub enum SnapshotTransfer {
 }
 
 /// A snapshot as openraft handles it.
-pub type RaftSnapshot = openraft::Snapshot<super::LeaderId, NodeId, Member, SnapshotTransfer>;
+pub type RaftSnapshot = openraft::Snapshot<super::LeaderId, NodeId, Contact, SnapshotTransfer>;
 
 /// Applies committed entries: machine, then store, then listener.
 pub struct StateMachine {
@@ -108,7 +109,7 @@ impl StateMachine {
     fn carry_out(
         &mut self,
         position: Position,
-        payload: EntryPayload<Payload, NodeId, Member>,
+        payload: EntryPayload<Payload, NodeId, Contact>,
     ) -> io::Result<()> {
         let listener = self.listener.get_mut();
         match payload {
@@ -194,6 +195,7 @@ impl StateMachine {
         let received = match transfer {
             SnapshotTransfer::Received(received) => received,
             SnapshotTransfer::Built(snapshot) => self.copy(snapshot).await?,
+            SnapshotTransfer::Empty => return Err(io::ErrorKind::InvalidData.into()),
         };
         let loaded = self.store.install(received, expected).await?;
         if loaded.applied != Some(expected) {
@@ -317,15 +319,18 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
         // Called between applies: what is frozen here is exactly one position.
-        let frozen = self.store.begin_snapshot(&self.applied.machine.read());
+        let frozen = self.position.map(|_| {
+            let machine = self.applied.machine.read();
+            self.store.begin_snapshot(&machine)
+        });
         SnapshotBuilder {
-            frozen: Mutex::new(Some(frozen)),
+            frozen: Mutex::new(frozen),
         }
     }
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<super::LeaderId, NodeId, Member>,
+        meta: &SnapshotMeta<super::LeaderId, NodeId, Contact>,
         snapshot: SnapshotTransfer,
     ) -> io::Result<()> {
         self.install(meta.last_log_id, snapshot)
@@ -343,7 +348,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
 /// Writes down what was frozen between two applies, beside apply.
 pub struct SnapshotBuilder {
-    // Never locked, like the listener.
+    // Never locked, like the listener. Nothing if there was no entry yet.
     frozen: Mutex<Option<Frozen>>,
 }
 
@@ -351,12 +356,13 @@ type Frozen = io::Result<BoxFuture<'static, io::Result<Arc<dyn Snapshot>>>>;
 
 impl SnapshotBuilder {
     async fn build(&mut self) -> io::Result<RaftSnapshot> {
-        let frozen = self
-            .frozen
-            .get_mut()
-            .take()
-            .ok_or(io::ErrorKind::NotFound)?;
-        with_meta(frozen?.await?)
+        match self.frozen.get_mut().take() {
+            Some(frozen) => with_meta(frozen?.await?),
+            None => Ok(RaftSnapshot {
+                meta: SnapshotMeta::default(),
+                snapshot: SnapshotTransfer::Empty,
+            }),
+        }
     }
 }
 

@@ -1,0 +1,179 @@
+//! The same over real gRPC on the loopback.
+
+mod support;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use support::{Node, build, eventually, origin, puts};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio_stream::wrappers::TcpListenerStream;
+use trellis_consensus::{
+    GrpcTransport, Member, Payload, ProposeError,
+    memory::{MemoryLog, MemoryState},
+};
+use trellis_queue::LeaderCommand;
+use trellis_rpc::{
+    ClusterId, Identity, IdentityGuard, Peers, SharedIdentity, queue::encode_leader, server,
+};
+use trellis_types::{NodeId, Timestamp};
+
+struct Served {
+    node: Node,
+    member: Member,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+async fn serve(id: u64) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let identity = SharedIdentity::new(Identity {
+        cluster: ClusterId(77),
+        node: NodeId(id),
+    });
+    let transport = Arc::new(GrpcTransport::new(Peers::new(identity.clone())));
+    let node = build(id, MemoryLog::new(), MemoryState::new(), transport).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = server()
+        .layer(IdentityGuard::new(identity, &[], &[], |_| false))
+        .add_service(node.consensus.service())
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+            let _ = stopped.await;
+        });
+    let server = tokio::spawn(async move {
+        serving.await.expect("it serves");
+    });
+    node.consensus.run();
+    let member = Member {
+        id: NodeId(id),
+        name: format!("trellis-{id}"),
+        address,
+    };
+    Served {
+        node,
+        member,
+        stop,
+        server,
+    }
+}
+
+async fn propose(nodes: &BTreeMap<u64, Served>, payload: Payload) -> u64 {
+    loop {
+        let (node, term) = eventually("leader", || {
+            let leading = nodes.values().find_map(|served| {
+                let term = served.node.consensus.role().borrow().leads()?;
+                Some((&served.node, term))
+            });
+            leading.ok_or_else(|| {
+                let roles = nodes
+                    .values()
+                    .map(|served| *served.node.consensus.role().borrow());
+                format!("{:?}", roles.collect::<Vec<_>>())
+            })
+        })
+        .await;
+        let receipt = node
+            .consensus
+            .propose(term, payload.clone())
+            .await
+            .expect("raft runs");
+        match receipt.await {
+            Ok(index) => return index,
+            Err(ProposeError::NotLeader { .. } | ProposeError::Unknown) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn agree(nodes: &BTreeMap<u64, Served>, index: u64) {
+    eventually("agreement", || {
+        let seen: Vec<_> = nodes
+            .values()
+            .map(|served| (served.node.applied(), served.node.digest()))
+            .collect();
+        let agreed = seen
+            .iter()
+            .all(|(applied, digest)| *applied >= index && *digest == seen[0].1);
+        if agreed {
+            Ok(())
+        } else {
+            Err(format!("(applied, digest): {seen:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_over_grpc_agree_and_a_fourth_gets_a_snapshot() {
+    let mut nodes = BTreeMap::new();
+    for id in 1..=3 {
+        nodes.insert(id, serve(id).await);
+    }
+    let members = nodes.values().map(|served| served.member.clone()).collect();
+    nodes[&1]
+        .node
+        .consensus
+        .initialize(members)
+        .await
+        .expect("an empty log");
+
+    let open = encode_leader(&LeaderCommand::OpenOrigin(origin()));
+    propose(
+        &nodes,
+        Payload {
+            at: Timestamp(1),
+            leader: vec![open],
+            batches: vec![],
+        },
+    )
+    .await;
+    let mut index = 0;
+    for seq in 1..=100 {
+        index = propose(&nodes, puts(seq, 100, &[b'x'; 200])).await;
+    }
+    agree(&nodes, index).await;
+    let ready = nodes[&1]
+        .node
+        .consensus
+        .with_machine(|machine| machine.server().ready);
+    assert_eq!(ready, 10_000);
+
+    // A snapshot of more than one chunk.
+    let leader = nodes
+        .values()
+        .find(|served| served.node.consensus.role().borrow().leads().is_some())
+        .expect("somebody leads");
+    let consensus = leader.node.consensus.clone();
+    consensus.snapshot().await;
+    let at = eventually("snapshot", || {
+        consensus
+            .metrics()
+            .snapshot
+            .ok_or_else(|| format!("{:?}", consensus.metrics()))
+    })
+    .await;
+    consensus.purge(at.index).await;
+    eventually("purge", || match leader.node.log.span() {
+        Some((first, _)) if first <= at.index => Err(format!("log from {first}")),
+        _ => Ok(()),
+    })
+    .await;
+    nodes.insert(4, serve(4).await);
+    consensus
+        .add_learner(nodes[&4].member.clone())
+        .await
+        .expect("a learner more");
+    let index = propose(&nodes, puts(101, 1, b"late")).await;
+    agree(&nodes, index).await;
+    assert!(nodes[&4].node.ear.0.lock().replaced.contains(&Some(at)));
+
+    for served in nodes.values() {
+        served.node.consensus.shutdown().await;
+    }
+    for (_, served) in nodes {
+        let _ = served.stop.send(());
+        served.server.abort();
+    }
+}
