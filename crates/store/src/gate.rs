@@ -26,7 +26,7 @@ impl Gate {
         Self::at(0, 0)
     }
 
-    /// Never holds anything back: for a log without a mirror, or a mirror without a log.
+    /// Holds nothing back: for a log and a mirror that have nothing to do with each other.
     #[cfg(test)]
     pub(crate) fn open() -> Self {
         Self::at(u64::MAX, u64::MAX)
@@ -103,8 +103,12 @@ impl Gate {
         self.state.lock().ledger.truncate(after);
     }
 
-    pub(crate) fn purged(&self, upto: u64) {
-        self.state.lock().ledger.purge(upto);
+    /// Returns about how many bytes of log are gone by that.
+    pub(crate) fn purged(&self, upto: u64) -> u64 {
+        let mut state = self.state.lock();
+        let before = state.ledger.held();
+        state.ledger.purge(upto);
+        before - state.ledger.held()
     }
 
     /// Bytes of log behind `index`, up to a mark too many.

@@ -59,7 +59,7 @@ impl LogReader {
 
     fn look(&self, range: &Range<u64>, bytes_max: usize) -> Found {
         let view = self.shared.view.read();
-        let start = range.start.max(view.first());
+        let start = range.start.max(view.first);
         let end = range.end.min(view.end());
         let tail = view.tail.first();
         let (disk, entries) = if start >= end {
@@ -133,7 +133,7 @@ impl LogReader {
             Bound::Unbounded => u64::MAX,
         };
         let view = self.shared.view.read();
-        start.max(view.first())..end.min(view.end())
+        start.max(view.first)..end.min(view.end())
     }
 }
 
@@ -155,7 +155,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        Ok(self.shared.view.read().vote.clone())
+        Ok(self.shared.view.read().vote)
     }
 
     /// Apply reads here: chunk by chunk, so that a long backlog is never in memory at once.

@@ -42,7 +42,8 @@ pub(super) fn recover(
     };
 
     let mut tail = Tail::new(end_of(&purged));
-    let mut last = purged.clone();
+    let mut first = end_of(&purged);
+    let mut last = purged;
     let mut from = 0;
     loop {
         let frames = engine.read(from..u64::MAX, CHUNK_BYTES)?;
@@ -69,7 +70,10 @@ pub(super) fn recover(
                     "entry {index} is older than the one before"
                 )));
             }
-            tail.restart(index);
+            if virgin {
+                first = index;
+                tail.restart(index);
+            }
             tail.push(entry, bytes);
             tail.evict(options.tail_bytes, u64::MAX);
             gate.appended(index, bytes);
@@ -79,13 +83,14 @@ pub(super) fn recover(
     }
 
     let committed = committed.map(|committed| match &last {
-        Some(last) if committed.index > last.index => last.clone(),
+        Some(last) if committed.index > last.index => *last,
         _ => committed,
     });
     // Without any entry nothing is committed, whatever is written.
     let committed = committed.filter(|_| last.is_some());
     gate.set_flushed(end_of(&last).checked_sub(1));
     Ok(View {
+        first,
         purged,
         last,
         committed,

@@ -67,7 +67,7 @@ impl LogStore {
         gate: Arc<Gate>,
     ) -> io::Result<Self> {
         let view = recover(engine.as_ref(), &options, &gate)?;
-        let (last, committed) = (view.last.clone(), view.committed.clone());
+        let (last, committed) = (view.last, view.committed);
         let shared = Arc::new(Shared::new(options, engine, failure, gate, view));
         let waiting = Arc::downgrade(&shared);
         shared.failure.on_stop(move || {
@@ -144,6 +144,19 @@ impl LogStore {
         self.shared.gate.index_keeping(bytes)
     }
 
+    /// Gives the room of purged entries back to the file system: for a node below its mark. Happens
+    /// by itself after some more purges. Blocks until it is done.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said.
+    pub fn compact(&self) -> io::Result<()> {
+        match self.purged_index() {
+            Some(index) => self.shared.engine.reclaim(index),
+            None => Ok(()),
+        }
+    }
+
     /// What the log tells the operator.
     pub fn metrics(&self) -> &LogMetrics {
         &self.shared.metrics
@@ -203,8 +216,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
         let view = self.shared.view.read();
         Ok(LogState {
-            last_purged_log_id: view.purged.clone(),
-            last_log_id: view.last.clone(),
+            last_purged_log_id: view.purged,
+            last_log_id: view.last,
         })
     }
 
@@ -216,7 +229,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let (done, on_disk) = oneshot::channel();
-        let vote = vote.clone();
+        let vote = *vote;
         self.shared.submit(0, What::Vote { vote, done })?;
         on_disk.await.map_err(io::Error::other)?
     }
@@ -229,8 +242,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let view = self.shared.view.read();
         Ok(match (&view.committed, &view.last) {
-            (Some(committed), Some(last)) if committed.index > last.index => Some(last.clone()),
-            (Some(committed), Some(_)) => Some(committed.clone()),
+            (Some(committed), Some(last)) if committed.index > last.index => Some(*last),
+            (Some(committed), Some(_)) => Some(*committed),
             _ => None,
         })
     }
@@ -247,7 +260,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let sizes: Vec<usize> = entries.iter_mut().map(|entry| entry.seal().len()).collect();
         if let Some(last) = entries.last() {
             let mut view = self.shared.view.write();
-            if let Some(first) = entries.first() {
+            if let Some(first) = entries.first()
+                && view.is_virgin()
+            {
+                view.first = codec::index(first);
                 view.tail.restart(codec::index(first));
             }
             view.last = Some(codec::log_id(last));
@@ -265,15 +281,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let (done, on_disk) = oneshot::channel();
         let end = {
             let mut view = self.shared.view.write();
-            let (keep, end) = (end_of(&after).max(view.first()), view.end());
+            let (keep, end) = (end_of(&after).max(view.first), view.end());
             if keep >= end {
                 return Ok(());
             }
             view.tail.truncate(keep);
-            view.last = if keep == view.first() {
-                view.purged.clone()
+            view.last = if keep == view.first {
+                view.purged
             } else {
-                after.clone()
+                after
             };
             view.cuts += 1;
             end
@@ -293,20 +309,21 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         let start = {
             let mut view = self.shared.view.write();
-            let start = view.first();
+            let start = view.first;
             if upto.index < start {
                 return Ok(());
             }
             if upto.index >= view.end() {
-                view.last = Some(upto.clone());
+                view.last = Some(upto);
             }
             view.tail.purge(upto.index);
-            view.purged = Some(upto.clone());
+            view.purged = Some(upto);
+            view.first = upto.index + 1;
             view.cuts += 1;
             start
         };
-        self.shared.gate.purged(upto.index);
+        let freed = self.shared.gate.purged(upto.index);
         // Nobody waits for it: a purge that a crash undoes is done again.
-        self.shared.submit(0, What::Purge { start, upto })
+        self.shared.submit(0, What::Purge { start, upto, freed })
     }
 }

@@ -3,6 +3,8 @@ use super::{Entry, LogId, Vote};
 
 /// The log as its readers see it: what was appended, whether it is on disk or not.
 pub(super) struct View {
+    /// Index of the first entry; where it goes, if there is none.
+    pub(super) first: u64,
     pub(super) purged: Option<LogId>,
     /// The last entry, or the purge point if there is none behind it.
     pub(super) last: Option<LogId>,
@@ -17,11 +19,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Index of the first entry, if there is any.
-    pub(super) fn first(&self) -> u64 {
-        end_of(&self.purged)
-    }
-
     /// Where the next entry goes.
     pub(super) fn end(&self) -> u64 {
         end_of(&self.last)

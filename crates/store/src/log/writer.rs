@@ -67,7 +67,7 @@ pub(super) enum What {
         done: oneshot::Sender<io::Result<()>>,
     },
     /// Removes what is from `start` up to `upto`.
-    Purge { start: u64, upto: LogId },
+    Purge { start: u64, upto: LogId, freed: u64 },
 }
 
 impl Shared {
@@ -199,7 +199,9 @@ pub(super) struct Writer {
     flushed: Option<LogId>,
     /// What the disk says is committed.
     committed: Option<LogId>,
-    /// Frees the room of purged entries; at most one at a time.
+    /// Bytes purged since their room was last given back.
+    freed: u64,
+    /// Gives it back; at most one at a time.
     reclaiming: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -213,6 +215,7 @@ impl Writer {
             shared,
             flushed,
             committed,
+            freed: 0,
             reclaiming: None,
         }
     }
@@ -255,7 +258,7 @@ impl Writer {
         let mut next_frame = frames.iter();
 
         let mut steps = Vec::with_capacity(frames.len() + 4);
-        let mut last = self.flushed.clone();
+        let mut last = self.flushed;
         let mut truncated = false;
         for op in ops {
             match &op.what {
@@ -276,14 +279,14 @@ impl Writer {
                 }),
                 What::Truncate { after, end, .. } => {
                     truncated = true;
-                    last = after.clone();
+                    last = *after;
                     steps.push(Step::Remove {
                         range: end_of(after)..*end,
                     });
                 }
-                What::Purge { start, upto } => {
+                What::Purge { start, upto, .. } => {
                     if upto.index >= end_of(&last) {
-                        last = Some(upto.clone());
+                        last = Some(*upto);
                     }
                     steps.push(Step::Remove {
                         range: *start..upto.index + 1,
@@ -326,8 +329,8 @@ impl Writer {
     /// A truncation returns only when it is on disk and nothing is committed that is truncated
     /// later, so below `committed` the log on disk is the committed one.
     fn committed_upto(&self, last: &Option<LogId>) -> Option<LogId> {
-        let committed = self.shared.view.read().committed.clone()?;
-        let last = last.clone()?;
+        let committed = self.shared.view.read().committed?;
+        let last = (*last)?;
         Some(if committed.index <= last.index {
             committed
         } else {
@@ -344,7 +347,7 @@ impl Writer {
             view.tail.evict(shared.options.tail_bytes, end);
             for op in &ops {
                 if let What::Vote { vote, .. } = &op.what {
-                    view.vote = Some(vote.clone());
+                    view.vote = Some(*vote);
                 }
             }
             shared
@@ -365,7 +368,10 @@ impl Writer {
                 What::Vote { done, .. } | What::Truncate { done, .. } => {
                     let _ = done.send(Ok(()));
                 }
-                What::Purge { upto, .. } => purged = Some(upto.index),
+                What::Purge { upto, freed, .. } => {
+                    purged = Some(upto.index);
+                    self.freed += freed;
+                }
             }
         }
         shared
@@ -377,8 +383,12 @@ impl Writer {
         }
     }
 
-    /// Gives disk room back beside the writing, not before it.
+    /// Gives disk room back beside the writing, not before it, and not for less than what is
+    /// written to disk as one file.
     fn reclaim(&mut self, index: u64) {
+        if self.freed < self.shared.options.memtable_bytes as u64 {
+            return;
+        }
         if self
             .reclaiming
             .as_ref()
@@ -386,6 +396,7 @@ impl Writer {
         {
             return;
         }
+        self.freed = 0;
         let shared = self.shared.clone();
         self.reclaiming = std::thread::Builder::new()
             .name("log-reclaim".into())

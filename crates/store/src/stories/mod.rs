@@ -7,6 +7,7 @@ mod mirror;
 mod replay;
 mod replica;
 mod snapshot;
+mod suite;
 mod together;
 
 use std::io;
@@ -97,22 +98,46 @@ impl Folder {
             },
             ..image
         };
-        copy_folder(&self.path(), &image.path());
-        image
+        // A kill takes everything at one moment; a copy takes a while. If files came or went
+        // meanwhile (a compaction), it is done again.
+        for _ in 0..100 {
+            let before = listing(&self.path());
+            let copied = copy_folder(&self.path(), &image.path());
+            if copied.is_ok() && before == listing(&self.path()) {
+                return image;
+            }
+            std::fs::remove_dir_all(image.path()).unwrap();
+        }
+        panic!("{} does not come to rest", self.path().display());
     }
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for item in std::fs::read_dir(from).unwrap() {
-        let item = item.unwrap();
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for item in std::fs::read_dir(from)? {
+        let item = item?;
         let to = to.join(item.file_name());
-        if item.file_type().unwrap().is_dir() {
-            copy_folder(&item.path(), &to);
+        if item.file_type()?.is_dir() {
+            copy_folder(&item.path(), &to)?;
         } else {
-            std::fs::copy(item.path(), to).unwrap();
+            std::fs::copy(item.path(), to)?;
         }
     }
+    Ok(())
+}
+
+/// All files below a folder with their lengths, as far as they are there.
+fn listing(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for item in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match item.metadata() {
+            Ok(data) if data.is_dir() => found.extend(listing(&item.path())),
+            Ok(data) => found.push((item.path(), data.len())),
+            Err(_) => {}
+        }
+    }
+    found.sort();
+    found
 }
 
 fn at(index: u64) -> Position {

@@ -73,7 +73,7 @@ fn a_log_that_ends_before_the_state_is_refused() {
     node.snapshot();
     let image = folder.crash_image();
     std::fs::remove_dir_all(image.path().join("log")).unwrap();
-    copy_folder(&old.path().join("log"), &image.path().join("log"));
+    copy_folder(&old.path().join("log"), &image.path().join("log")).unwrap();
     match image.try_open() {
         Err(OpenError::LogDamaged { detail, .. }) => {
             assert!(
@@ -108,7 +108,7 @@ fn a_log_that_begins_behind_the_state_is_refused() {
     let image = folder.crash_image();
     for part in ["state", "snapshots"] {
         std::fs::remove_dir_all(image.path().join(part)).unwrap();
-        copy_folder(&old.path().join(part), &image.path().join(part));
+        copy_folder(&old.path().join(part), &image.path().join(part)).unwrap();
     }
     assert!(matches!(
         image.try_open(),
