@@ -45,8 +45,9 @@ fn the_leader_falls_silent_and_clients_of_the_others_see_a_pause() {
 
         let gap = ledger.gap_since(silenced);
         println!(
-            "round {round}: {} puts, gap {gap:.0?}",
-            ledger.acknowledged.len()
+            "round {round}: {} puts, gap {} ms",
+            ledger.acknowledged.len(),
+            gap.as_millis()
         );
         gaps.push(gap);
         ledger.assert_no_error();

@@ -25,7 +25,9 @@ pub fn summary(
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
     let longest = times.last().copied().unwrap_or_default();
     println!(
-        "{what}: median {median:.0?}, longest {longest:.0?} of {}",
+        "{what}: median {} ms, longest {} ms of {}",
+        median.as_millis(),
+        longest.as_millis(),
         times.len()
     );
     (median, longest)

@@ -130,11 +130,11 @@ impl Load {
             workers: Vec::new(),
             tube,
         };
-        for address in addresses {
+        for (place, address) in addresses.iter().enumerate() {
             for number in 0..producers {
                 let client = Client::at_tube(*address, &load.tube)?;
                 let (ledger, stop) = (Arc::clone(&load.ledger), Arc::clone(&load.stop_putting));
-                let name = format!("{}-{number}", address.port());
+                let name = format!("{place}-{number}");
                 load.producers.push(thread::spawn(move || {
                     produce(client, &name, &ledger, &stop)
                 }));

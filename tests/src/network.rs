@@ -124,7 +124,14 @@ impl Network {
 
     fn spawn(&self, binary: &Path, node: u8, members: &str) -> io::Result<Child> {
         let listen = |port| self.at(node, port).to_string();
-        Command::new("ip")
+        let mut command = Command::new("ip");
+        for (name, _) in std::env::vars_os() {
+            // To a node these would be settings; here they are ours (`TRELLIS_ROUNDS` and the like).
+            if name.to_string_lossy().starts_with("TRELLIS_") {
+                command.env_remove(name);
+            }
+        }
+        command
             .args(["netns", "exec", &self.namespace(node)])
             .arg(binary)
             .args(["serve", "--name", &format!("node-{node}")])
