@@ -109,13 +109,16 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// The servers that are compared. The first one is what the others are measured against.
+/// The servers that are compared.
 const SUBJECTS: &[&str] = &[
     "beanstalkd, no log",
     "beanstalkd -b",
     "beanstalkd -b -f0",
     "trellis",
 ];
+/// Places among [`SUBJECTS`] of those that the others are measured against.
+const NO_LOG: usize = 0;
+const SYNCED: usize = 2;
 
 /// Measures every server under every load and prints one table for each load. False if an operation failed.
 pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
@@ -222,31 +225,24 @@ fn measure(
 }
 
 fn print_scenario(scenario: &Scenario, rounds: &[Vec<Figures>]) {
-    let base = median(&rounds[0], |it| it.per_second);
-    let rows = SUBJECTS.iter().zip(rounds).map(|(name, figures)| {
+    let per_second = |subject: usize| median(&rounds[subject], |it| it.per_second);
+    let rows = SUBJECTS.iter().enumerate().map(|(subject, name)| {
+        let figures = &rounds[subject];
         let mut row = vec![(*name).to_owned()];
         row.extend(median_cells(figures));
-        // In an open loop all do as much as they are asked to; their latency tells them apart.
-        row.push(match scenario.rate {
-            None => format!("{:.2}", median(figures, |it| it.per_second) / base),
-            Some(_) => String::new(),
-        });
-        row.push(table::duration(median(figures, |it| {
-            it.latency.get("put").map_or(f64::NAN, |put| put.p50_us)
-        })));
-        row.push(format!(
-            "{:.2}",
-            median(figures, |it| it.server_cpu_cores.unwrap_or(f64::NAN))
-        ));
-        row.push(format!(
-            "{:.0} %",
-            100.0
-                * median(figures, |it| it
-                    .own_cpu_by_thread
-                    .iter()
-                    .copied()
-                    .fold(0.0, f64::max))
-        ));
+        for base in [NO_LOG, SYNCED] {
+            // In an open loop all do as much as they are asked to; their latency tells them apart.
+            row.push(match scenario.rate {
+                None => format!("{:.2}", per_second(subject) / per_second(base)),
+                Some(_) => String::new(),
+            });
+        }
+        let put = |it: &Figures| it.latency.get("put").map_or(f64::NAN, |put| put.p50_us);
+        row.push(table::duration(median(figures, put)));
+        let server = median(figures, |it| it.server_cpu_cores.unwrap_or(f64::NAN));
+        row.push(format!("{server:.2}"));
+        let busiest = |it: &Figures| it.own_cpu_by_thread.iter().copied().fold(0.0, f64::max);
+        row.push(format!("{:.0} %", 100.0 * median(figures, busiest)));
         row.push(format!("{:.1}", median(figures, |it| it.load_average)));
         row
     });
@@ -257,10 +253,11 @@ fn print_scenario(scenario: &Scenario, rounds: &[Vec<Figures>]) {
         "p50",
         "p99",
         "p99.9",
-        "ratio",
+        "× no log",
+        "× -f0",
         "put p50",
         "server cores",
-        "busiest bench thread",
+        "bench thread",
         "load",
     ];
     println!("{}", table::grid(&head, rows));
