@@ -244,6 +244,8 @@ pub(crate) fn run(
             tokio::join!(
                 membership::report(standing.clone(), consensus.clone()),
                 membership::preside(standing.clone(), consensus.clone()),
+                membership::watch_leader(standing.clone(), consensus.clone()),
+                membership::watch_level(standing.clone()),
                 membership::watch_for_removal(standing, consensus),
             );
         }

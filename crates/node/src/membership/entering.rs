@@ -14,8 +14,8 @@ use trellis_rpc::{ClusterId, Lane, is_removed, pb};
 use trellis_types::NodeId;
 
 use super::{
-    FormingStep, HelloAnswer, HelloStop, HelloVerdict, NodeStop, Own, Round, Seed, Stage, Standing,
-    convert, hello_verdict,
+    FEATURE_LEVEL, FormingStep, HelloAnswer, HelloStop, HelloVerdict, NodeStop, Own, Round, Seed,
+    Stage, Standing, convert, hello_verdict,
 };
 
 /// How long one question to another node may take.
@@ -52,6 +52,9 @@ impl Pause {
 ///
 /// Why it never will.
 pub(crate) async fn enter(standing: Arc<Standing>, consensus: Consensus) -> Result<(), NodeStop> {
+    if let Some(stop) = too_high(*standing.witnessed.level().borrow()) {
+        return Err(stop);
+    }
     // Where else to ask, beside the members: who formed or invited this node.
     let mut known: Vec<String> = Vec::new();
     let initialise = if standing.formed() {
@@ -190,7 +193,7 @@ async fn join(standing: &Arc<Standing>, cluster: ClusterId, via: &[String]) -> R
         let request = pb::JoinRequest {
             cluster: convert::cluster_bytes(cluster),
             member: Some((&standing.me()).into()),
-            level: super::FEATURE_LEVEL,
+            level: FEATURE_LEVEL,
             hops: super::HOPS_MAX,
         };
         let asked = async {
@@ -382,6 +385,26 @@ fn reason(status: &tonic::Status) -> String {
         cause = error.source();
     }
     text.to_lowercase()
+}
+
+/// A level above the own means entries that this binary would misread.
+fn too_high(cluster: u32) -> Option<NodeStop> {
+    (cluster > FEATURE_LEVEL).then_some(NodeStop::Level {
+        cluster,
+        own: FEATURE_LEVEL,
+    })
+}
+
+/// While the node takes part: stops it when the cluster goes beyond what it understands. The level
+/// is raised only while every member can follow; so this is a binary that was replaced by an older
+/// one. Never returns.
+pub(crate) async fn watch_level(standing: Arc<Standing>) {
+    let mut level = standing.witnessed.level();
+    while level.changed().await.is_ok() {
+        if let Some(stop) = too_high(*level.borrow_and_update()) {
+            standing.stop(stop);
+        }
+    }
 }
 
 /// While the node takes part: whoever hears no leader asks whether it was removed. Never returns.

@@ -14,8 +14,7 @@ use trellis_rpc::{Lane, pb};
 use trellis_types::{NodeId, Run};
 
 use super::{
-    Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, NodeStop, Seen, Standing, blocking,
-    convert,
+    Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, Seen, Standing, blocking, convert,
 };
 
 /// How often a node reports. The figures that hellos are checked against are at most this old.
@@ -41,7 +40,6 @@ pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
             }
         }
         round = round.wrapping_add(1);
-        check_level(&standing, &consensus);
         let own = own(&standing, &consensus, space);
         // The own row is what status and house-keeping read, too.
         let (id, seen, age) = row(&own);
@@ -195,16 +193,5 @@ fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
             );
             *differs = Some(text);
         }
-    }
-}
-
-/// A level above the own means entries that this binary would misread.
-fn check_level(standing: &Standing, consensus: &Consensus) {
-    let cluster = consensus.with_machine(|machine| machine.server().feature_level);
-    if cluster > FEATURE_LEVEL {
-        standing.stop(NodeStop::Level {
-            cluster,
-            own: FEATURE_LEVEL,
-        });
     }
 }

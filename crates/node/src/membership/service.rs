@@ -7,7 +7,7 @@ use trellis_consensus::Member;
 use trellis_rpc::{Lane, pb, pb::peer_server::Peer};
 use trellis_types::{NodeId, Run};
 
-use super::{CoreView, Known, Standing, changes, convert, reports};
+use super::{CoreView, Known, Standing, changes, convert, reports, succession};
 
 /// Methods that a node answers whoever asks and for whomever: they are how nodes get to know
 /// each other. Their handlers look at cluster and id themselves.
@@ -202,6 +202,24 @@ impl Peer for PeerService {
         changes::change(&self.standing, request.into_inner())
             .await
             .map(Response::new)
+    }
+
+    type LifelineStream = BoxStream<'static, Result<pb::LifelineReply, Status>>;
+
+    async fn lifeline(
+        &self,
+        _: Request<pb::LifelineRequest>,
+    ) -> Result<Response<Self::LifelineStream>, Status> {
+        Ok(Response::new(Box::pin(futures::stream::pending())))
+    }
+
+    async fn gone(
+        &self,
+        request: Request<pb::GoneRequest>,
+    ) -> Result<Response<pb::GoneReply>, Status> {
+        let pb::GoneRequest { leader, term } = request.into_inner();
+        let reply = succession::testify(&self.standing, NodeId(leader), term).await;
+        Ok(Response::new(reply))
     }
 
     type ForwardStream = BoxStream<'static, Result<pb::ForwardDown, Status>>;

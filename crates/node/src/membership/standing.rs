@@ -19,6 +19,10 @@ pub(crate) const LEADER_COUNTS_FOR: Duration = Duration::from_secs(1);
 /// A leader that was heard longer ago than this is not said to be heard in answers to hellos.
 pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_millis(1_500);
 
+/// A leader whose pings have not come for so long may be gone, if others say so, too: three
+/// heartbeats.
+pub(crate) const LEADER_UNHEARD: Duration = Duration::from_millis(300);
+
 /// The highest feature level that this binary understands.
 pub const FEATURE_LEVEL: u32 = 1;
 
@@ -176,6 +180,12 @@ impl Standing {
             Role::Follower { leader, .. } | Role::Learner { leader, .. } => leader,
             Role::Leader { .. } | Role::Candidate { .. } | Role::Stopped => None,
         }
+    }
+
+    /// Whether the leader has been silent for three heartbeats.
+    pub(crate) fn unheard(&self) -> bool {
+        let heard = self.core.get().and_then(|core| core.leader_heard());
+        heard.is_none_or(|age| age > LEADER_UNHEARD)
     }
 
     /// Says what is waited for, and logs it once.

@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use trellis_consensus::{Listener, Membership, Position};
 use trellis_queue::{Event, Key, Machine, Outcome, Row};
 use trellis_types::{NodeId, Timestamp};
@@ -14,12 +15,25 @@ pub(crate) struct Witnessed {
     pub(crate) digests: Digests,
     /// Ids that are out of the cluster for ever.
     retired: RwLock<BTreeSet<NodeId>>,
+    /// The replicated feature level.
+    level: watch::Sender<u32>,
 }
 
 impl Witnessed {
     /// Whether the id is out of the cluster for ever, as far as this node has applied.
     pub(crate) fn is_retired(&self, node: NodeId) -> bool {
         self.retired.read().contains(&node)
+    }
+
+    /// The replicated feature level, as far as this node has applied.
+    pub(crate) fn level(&self) -> watch::Receiver<u32> {
+        self.level.subscribe()
+    }
+
+    fn note_level(&self, machine: &Machine) {
+        let now = machine.server().feature_level;
+        self.level
+            .send_if_modified(|known| std::mem::replace(known, now) != now);
     }
 }
 
@@ -34,6 +48,7 @@ impl Listener for Witness {
         self.witnessed
             .digests
             .note(position.index, machine.digest());
+        self.witnessed.note_level(machine);
         for event in &outcome.events {
             if let Event::Retired(node) = event {
                 self.witnessed.retired.write().insert(*node);
@@ -52,6 +67,7 @@ impl Listener for Witness {
                 .digests
                 .note(position.index, machine.digest());
         }
+        self.witnessed.note_level(machine);
         if let Some(Row::Meta(meta)) = machine.row(Key::Meta) {
             *self.witnessed.retired.write() = meta.retired.into_iter().collect();
         }
