@@ -22,6 +22,25 @@ pub struct DoorSettings {
     pub body_bytes_max: u32,
     /// How a vanished client is noticed.
     pub keep_alive: KeepAlive,
+    /// Bytes of replies that may wait for slow readers, all of them together, before the
+    /// connection that has kept some waiting for longest is closed.
+    pub owed_bytes_max: usize,
+    /// Bytes of unfinished bodies, of all clients together, before the connection whose sender has
+    /// stopped for longest is closed.
+    pub arriving_bytes_max: usize,
+}
+
+impl DoorSettings {
+    /// The defaults for these addresses.
+    pub fn on(listen: Vec<Listen>) -> Self {
+        Self {
+            listen,
+            body_bytes_max: limits::BODY_BYTES_DEFAULT,
+            keep_alive: KeepAlive::default(),
+            owed_bytes_max: limits::OWED_BYTES_MAX,
+            arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
+        }
+    }
 }
 
 /// How a vanished client is noticed (architecture, section 7).
@@ -94,8 +113,8 @@ impl Door {
         let common = Common {
             body_bytes_max: settings.body_bytes_max,
             keep_alive: settings.keep_alive,
-            owed: Ledger::new(limits::OWED_BYTES_MAX),
-            arriving: Ledger::new(limits::ARRIVING_BYTES_MAX),
+            owed: Ledger::new(settings.owed_bytes_max),
+            arriving: Ledger::new(settings.arriving_bytes_max),
             fetches: Arc::new(Semaphore::new(FETCHES)),
             refusals: Refusals::default(),
             spare: Spare::new(),

@@ -10,7 +10,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},
 };
-use trellis_beanstalk::{Door, DoorSettings, KeepAlive, Listen};
+use trellis_beanstalk::{Door, DoorSettings, Listen};
 
 #[tokio::test]
 async fn a_thousand_pipelined_puts_go_in_as_few_portions_and_are_answered_in_order() {
@@ -268,6 +268,52 @@ async fn a_body_that_is_fetched_does_not_lose_its_place() {
     ann.hears_the_end().await;
 }
 
+/// Architecture, section 10 rule 6: owed bytes are bounded, and at the bound the connection that
+/// owes longest is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn among_those_who_never_read_the_one_who_owes_longest_goes() {
+    let stage = Stage::new();
+    stage.shows(Bytes::from(vec![b'x'; 60_000]), true);
+    let address = stage.opens_with_bounds(1_000_000, usize::MAX).await;
+    let mut quick = stage.client(address).await;
+    let mut first = stage.client(address).await;
+    // What is submitted of these is more than the kernel's buffers and the bound together: who
+    // owes alone may.
+    first.says(&"peek 1\r\n".repeat(1000)).await;
+    let actor = stage.actor(2).await;
+    until_true("the first owes", || actor.portions.lock().iter().sum::<usize>() >= 200).await;
+    let mut second = stage.client(address).await;
+    second.says(&"peek 1\r\n".repeat(1000)).await;
+
+    until_true("the first is closed", || stage.connections() == 2).await;
+    second.hears("FOUND 1 60000\r\n").await;
+    quick.says("use a\r\n").await;
+    quick.hears("USING a\r\n").await;
+}
+
+/// Architecture, section 11: what a client merely announces costs nothing, what it sends and never
+/// finishes is bounded.
+#[tokio::test]
+async fn among_those_who_stop_in_the_middle_of_a_body_the_one_who_stopped_longest_ago_goes() {
+    let stage = Stage::new();
+    let address = stage.opens_with_bounds(usize::MAX, 100_000).await;
+    let mut first = stage.client(address).await;
+    let half = [b"put 0 0 1 60000\r\n".as_slice(), &[b'x'; 40_000]].concat();
+    first.sends(&half).await;
+    let mut second = stage.client(address).await;
+    second.sends(&half).await;
+    first.hears_nothing_for(Duration::from_millis(50)).await;
+    let mut third = stage.client(address).await;
+    third.sends(&half).await;
+
+    first.hears_the_end().await;
+    for patient in [&mut second, &mut third] {
+        patient.sends(&[[b'x'; 20_000].as_slice(), b"\r\n"].concat()).await;
+    }
+    second.hears("INSERTED ").await;
+    third.hears("INSERTED ").await;
+}
+
 #[tokio::test]
 async fn one_connection_too_many_is_accepted_and_closed() {
     let stage = Stage::with_connections_max(2);
@@ -340,11 +386,7 @@ async fn a_stale_unix_socket_is_replaced_and_another_file_is_not() {
     assert_eq!(ann.read(&mut heard).await.expect("an end"), 0);
 
     let refused = |path: std::path::PathBuf| {
-        let settings = DoorSettings {
-            listen: vec![Listen::Unix(path)],
-            body_bytes_max: 1,
-            keep_alive: KeepAlive::default(),
-        };
+        let settings = DoorSettings::on(vec![Listen::Unix(path)]);
         Door::bind(settings)
             .err()
             .map(|error| error.to_string())

@@ -34,6 +34,7 @@ impl Listener for CoreListener {
         }
         let now = crate::now();
         let mut origin = self.core.origin.lock();
+        origin.metrics.entry(&outcome.events);
         origin.applied(&outcome.events, &*self.core.bodies, now);
         self.effects.add(origin.take_effects());
     }

@@ -18,7 +18,7 @@ use trellis_rpc::pb;
 use trellis_types::{NodeId, OriginId, Run, Timestamp, TubeName};
 
 use crate::{
-    Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeSettings, Outlet, Refused,
+    Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeMetrics, NodeSettings, Outlet, Refused,
     Session,
     clock::ClockReading,
     leader::{Office, OfficeEvent, serve_forward, watch_role},
@@ -244,6 +244,11 @@ impl Core {
     pub fn is_ready(&self) -> bool {
         matches!(*self.0.doors.borrow(), DoorState::Open { .. })
             && self.leader_heard().is_some_and(|age| age <= READY_WITHIN)
+    }
+
+    /// What this node measures by itself. Cloning shares the histograms.
+    pub fn metrics(&self) -> NodeMetrics {
+        self.0.with_origin(|origin| origin.metrics.clone())
     }
 
     /// What the front end of this node counts.

@@ -34,6 +34,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
         tracing::warn!("{line}");
     }
     leave::on_failure();
+    raise_descriptors(settings.connections_max);
 
     // Whatever can be refused is refused before anything is written.
     let door = Door::bind(door_settings(&settings))
@@ -58,6 +59,25 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
     // Tasks that are still there hold nothing that is not on disk.
     runtime.shutdown_background();
     result
+}
+
+/// Descriptors beside those of clients: files of storage, peers, listeners.
+const DESCRIPTORS_BESIDE: u64 = 1_024;
+
+/// Raises the number of descriptors to what the system lets this process have, and says so if
+/// that is too few for the connections that are allowed.
+fn raise_descriptors(connections_max: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let have = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let wanted = (connections_max as u64).saturating_add(DESCRIPTORS_BESIDE);
+    if let Some(have) = have.filter(|have| *have < wanted) {
+        tracing::warn!(have, wanted, "too few descriptors for connections_max: raise the limit (ulimit -n)");
+    }
 }
 
 /// Ends this process when its parent ends.
@@ -96,9 +116,9 @@ fn door_settings(settings: &Settings) -> DoorSettings {
     });
     let (idle, interval, probes) = settings.keepalive;
     DoorSettings {
-        listen: listen.collect(),
         body_bytes_max: settings.body_bytes_max,
         keep_alive: KeepAlive { idle, interval, probes, user_timeout: settings.user_timeout },
+        ..DoorSettings::on(listen.collect())
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, timeout},
 };
-use trellis_beanstalk::{Backing, Door, DoorSettings, KeepAlive, Listen, Talk};
+use trellis_beanstalk::{Backing, Door, DoorSettings, Listen, Talk};
 use trellis_node::{Answer, Call, CloseReason, DoorState, Outlet, Refused};
 use trellis_types::{JobId, OriginId};
 
@@ -85,15 +85,27 @@ impl Stage {
     }
 
     pub(crate) async fn opens_on(&self, listen: Listen) -> Listen {
-        let settings = DoorSettings {
-            listen: vec![listen],
-            body_bytes_max: 65_535,
-            keep_alive: KeepAlive::default(),
-        };
-        let door = Door::bind(settings).expect("a free port");
+        self.opens_with(DoorSettings::on(vec![listen])).await
+    }
+
+    pub(crate) async fn opens_with(&self, settings: DoorSettings) -> Listen {
+        let door = Door::bind(settings).expect("a free address");
         let address = door.addresses().remove(0);
         tokio::spawn(door.run(self.clone()));
         address
+    }
+
+    /// Opens a door with these bounds on a free port.
+    pub(crate) async fn opens_with_bounds(&self, owed: usize, arriving: usize) -> std::net::SocketAddr {
+        let settings = DoorSettings {
+            owed_bytes_max: owed,
+            arriving_bytes_max: arriving,
+            ..DoorSettings::on(vec![Listen::Tcp(([127, 0, 0, 1], 0).into())])
+        };
+        match self.opens_with(settings).await {
+            Listen::Tcp(address) => address,
+            other => panic!("asked for TCP, got {other}"),
+        }
     }
 
     /// A client that is let in.

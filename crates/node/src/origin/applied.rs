@@ -17,7 +17,7 @@ impl Origin {
                 Event::Retired(_) => {}
                 Event::Batch { origin, seq, fate } => {
                     if self.phase == Phase::Open(*origin) {
-                        self.batch(*seq, fate, bodies);
+                        self.batch(*seq, fate, bodies, now);
                     }
                 }
                 Event::Deferred { session, answer } => {
@@ -39,7 +39,7 @@ impl Origin {
         }
     }
 
-    fn batch(&mut self, seq: u64, fate: &Fate, bodies: &dyn Bodies) {
+    fn batch(&mut self, seq: u64, fate: &Fate, bodies: &dyn Bodies, now: Instant) {
         match fate {
             Fate::Duplicate => {}
             // Should not happen, so what is believed of the stream is wrong: a new one resends.
@@ -47,7 +47,7 @@ impl Origin {
             // The machine does not know this origin any more.
             Fate::NotOpen => self.fence(CloseReason::Fenced),
             Fate::Applied(verdicts) => match self.outbound.batches.flight.front() {
-                Some(batch) if batch.seq == seq => self.verdicts(verdicts, bodies),
+                Some(batch) if batch.seq == seq => self.verdicts(verdicts, bodies, now),
                 Some(batch) if batch.seq > seq => {}
                 // The log is ahead of what this node remembers to have sent.
                 _ => self.fence(CloseReason::Fenced),
@@ -55,11 +55,14 @@ impl Origin {
         }
     }
 
-    fn verdicts(&mut self, verdicts: &[Verdict], bodies: &dyn Bodies) {
+    fn verdicts(&mut self, verdicts: &[Verdict], bodies: &dyn Bodies, now: Instant) {
         let Some(batch) = self.outbound.batches.flight.pop_front() else {
             return;
         };
         self.outbound.budget.give(batch.budget);
+        if let Some(oldest) = batch.oldest {
+            self.metrics.committed(now.saturating_duration_since(oldest));
+        }
         for (rider, verdict) in batch.riders.into_iter().zip(verdicts) {
             match rider {
                 Rider::Call { connection, slot } => {

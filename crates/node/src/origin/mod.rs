@@ -31,7 +31,7 @@ pub(crate) use forwarder::forward;
 pub(crate) use outbound::Outbound;
 pub(crate) use read::{Read, Ticket};
 
-use crate::{Answer, Budget, Call, CloseReason, Counters, Line};
+use crate::{Answer, Budget, Call, CloseReason, Counters, Line, NodeMetrics};
 use batches::{OWN_BYTES, Rider, own_item};
 use connection::State;
 use tubes::Way;
@@ -65,6 +65,7 @@ pub(crate) struct Origin {
     last_connection: u64,
     outbound: Outbound,
     pub(crate) counters: Counters,
+    pub(crate) metrics: NodeMetrics,
     /// Puts are not taken any more (SIGUSR1).
     pub(crate) draining: bool,
     /// Sessions end as soon as nothing of theirs is under way.
@@ -119,6 +120,7 @@ impl Origin {
             last_connection: 0,
             outbound: Outbound::new(budget),
             counters: Counters::default(),
+            metrics: NodeMetrics::default(),
             draining: false,
             leaving: false,
             commit_timeout,

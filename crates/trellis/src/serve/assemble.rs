@@ -61,7 +61,6 @@ pub(super) async fn run(settings: Arc<Settings>, door: Door, admin: AdminPort) -
     let mut metrics = Registry::with_prefix("trellis");
     log.metrics().register(&mut metrics);
     state.metrics().register(&mut metrics);
-    let _ = registry.set(metrics);
 
     let volume = Volume {
         folder: settings.data_dir.clone(),
@@ -82,7 +81,9 @@ pub(super) async fn run(settings: Arc<Settings>, door: Door, admin: AdminPort) -
         node = booting => node.map_err(refused)?,
         () = told_to_stop(&mut signals) => return Ok(()),
     };
+    node.core().metrics().register(&mut metrics);
     // Set once, here.
+    let _ = registry.set(metrics);
     let _ = slot.set(node.clone());
     let _ = members.set(node.members().clone());
     tokio::spawn(door.run(node.clone()));
