@@ -87,7 +87,8 @@ pub struct StateOptions {
     pub blob_bytes_min: u64,
     /// Bytes of RocksDB's cache of blocks.
     pub block_cache_bytes: usize,
-    /// Bytes of a memtable of the families that hold most (jobs, bodies).
+    /// Bytes of a memtable of the families that hold most (jobs, bodies). More than
+    /// [`Self::flush_bytes`], so that RocksDB rarely flushes unasked.
     pub memtable_bytes: usize,
 }
 
@@ -102,7 +103,7 @@ impl Default for StateOptions {
             body_cache_bytes: limits::BODY_CACHE_BYTES_DEFAULT,
             blob_bytes_min: 4 * 1024,
             block_cache_bytes: 64 * 1024 * 1024,
-            memtable_bytes: 64 * 1024 * 1024,
+            memtable_bytes: 128 * 1024 * 1024,
         }
     }
 }

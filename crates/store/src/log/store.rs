@@ -310,7 +310,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let start = {
             let mut view = self.shared.view.write();
             let start = view.first;
-            if upto.index < start {
+            if view.purged.is_some_and(|purged| purged.index >= upto.index) {
                 return Ok(());
             }
             if upto.index >= view.end() {
@@ -318,7 +318,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }
             view.tail.purge(upto.index);
             view.purged = Some(upto);
-            view.first = upto.index + 1;
+            view.first = start.max(upto.index + 1);
             view.cuts += 1;
             start
         };

@@ -288,9 +288,11 @@ impl Writer {
                     if upto.index >= end_of(&last) {
                         last = Some(*upto);
                     }
-                    steps.push(Step::Remove {
-                        range: *start..upto.index + 1,
-                    });
+                    if *start <= upto.index {
+                        steps.push(Step::Remove {
+                            range: *start..upto.index + 1,
+                        });
+                    }
                     steps.push(Step::Name {
                         name: names::PURGED,
                         value: codec::encode_log_id(upto),

@@ -72,6 +72,8 @@ struct Line {
     flush_wanted: bool,
     /// Counts installed snapshots: what began under another one is void.
     epoch: u64,
+    /// Nothing will be written any more.
+    closed: bool,
 }
 
 impl StateMirror {
@@ -227,6 +229,8 @@ impl StateMirror {
 
 impl Drop for StateMirror {
     fn drop(&mut self) {
+        self.shared.line.lock().closed = true;
+        self.shared.wake();
         self.threads.lock().take();
     }
 }
@@ -373,6 +377,9 @@ impl Shared {
         let mut line = self.line.lock();
         loop {
             self.failure.check()?;
+            if line.closed {
+                return Err(io::Error::other("the state is closed"));
+            }
             if line.epoch != epoch {
                 return Ok(false);
             }
