@@ -47,12 +47,12 @@ fn talks() -> Vec<Talk> {
 }
 
 /// How late an answer may be. Timers are exact to milliseconds on an idle machine; a busy one
-/// gets a second unless `TRELLIS_TALK_LATE_MS` says otherwise.
+/// gets three seconds unless `TRELLIS_TALK_LATE_MS` says otherwise.
 fn late() -> Duration {
     let ms = env::var("TRELLIS_TALK_LATE_MS")
         .ok()
         .and_then(|text| text.parse().ok());
-    Duration::from_millis(ms.unwrap_or(1_000))
+    Duration::from_millis(ms.unwrap_or(3_000))
 }
 
 /// Houses take turns, so that they do not make each other late.

@@ -14,6 +14,9 @@ use crate::stage::House;
 /// Talks that are played at the same time: most of them only wait.
 const AT_ONCE: usize = 48;
 
+/// Servers that are started for one talk each, at the same time: starting one is work.
+const SERVERS_AT_ONCE: usize = 6;
+
 /// What became of a house's talks.
 #[derive(Debug)]
 pub struct Report {
@@ -48,8 +51,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays all talks in a house: those that keep to themselves side by side, then the others one
-/// by one.
+/// Plays all talks in a house: those that keep to themselves side by side, then those with a
+/// server of their own, then those that must be alone, one by one.
 pub fn show(house: &dyn House, talks: &[Talk]) -> Report {
     let begun = Instant::now();
     let report = Mutex::new(Report {
@@ -59,22 +62,12 @@ pub fn show(house: &dyn House, talks: &[Talk]) -> Report {
         skipped: Vec::new(),
         took: Duration::ZERO,
     });
-    let (alone, together): (Vec<_>, Vec<_>) = talks
-        .iter()
-        .partition(|talk| talk.needs.alone && talk.needs.fresh.is_none());
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(together.len()) {
-            scope.spawn(|| {
-                while let Some(talk) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    one(house, talk, &report);
-                }
-            });
-        }
-    });
-    for talk in alone {
-        one(house, talk, &report);
-    }
+    let (fresh, shared): (Vec<_>, Vec<_>) =
+        talks.iter().partition(|talk| talk.needs.fresh.is_some());
+    let (alone, together): (Vec<_>, Vec<_>) = shared.into_iter().partition(|talk| talk.needs.alone);
+    side_by_side(house, &together, AT_ONCE, &report);
+    side_by_side(house, &fresh, SERVERS_AT_ONCE, &report);
+    side_by_side(house, &alone, 1, &report);
     let mut report = report
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -82,6 +75,19 @@ pub fn show(house: &dyn House, talks: &[Talk]) -> Report {
     report.skipped.sort();
     report.took = begun.elapsed();
     report
+}
+
+fn side_by_side(house: &dyn House, talks: &[&Talk], at_once: usize, report: &Mutex<Report>) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..at_once.min(talks.len()) {
+            scope.spawn(|| {
+                while let Some(talk) = talks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    one(house, talk, report);
+                }
+            });
+        }
+    });
 }
 
 fn one(house: &dyn House, talk: &Talk, report: &Mutex<Report>) {
