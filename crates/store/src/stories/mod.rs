@@ -1,6 +1,7 @@
 //! What the store promises, told as stories. The helpers are here, so that a story says only what
 //! happens.
 
+mod cluster;
 mod identity;
 mod log;
 mod mirror;
