@@ -4,13 +4,15 @@ mod support;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use bytes::Bytes;
 use support::{Cluster, PATIENCE, eventually, member, puts};
 use tokio::time::timeout;
 use trellis_consensus::{
-    ChangeError, ProposeError, ReadError, Role, StateStore,
+    ChangeError, Payload, ProposeError, ReadError, Role, StateStore,
     memory::{MemoryLog, MemoryState},
 };
-use trellis_queue::{Event, Fate};
+use trellis_queue::{Event, Fate, LeaderCommand};
+use trellis_rpc::queue::encode_leader;
 use trellis_types::NodeId;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -442,5 +444,81 @@ async fn before_it_runs_a_node_takes_no_part_but_knows_what_it_holds() {
             .append(futures::stream::empty())
             .is_err()
     );
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_leader_should_have_let_pass_is_refused_by_all_equally() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    let rubbish = Bytes::from_static(b"no batch at all");
+    let mut payload = puts(1, 1, b"x");
+    payload.batches.insert(0, rubbish.clone());
+    payload.leader.push(rubbish.clone());
+    let index = cluster.propose(payload).await;
+    cluster.agree(index).await;
+    let alone = Payload {
+        batches: vec![rubbish],
+        ..Payload::default()
+    };
+    let index = cluster.propose(alone).await;
+    cluster.agree(index).await;
+    for node in cluster.nodes.values() {
+        assert_eq!(
+            node.consensus
+                .with_machine(|machine| machine.server().ready),
+            1
+        );
+    }
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_of_the_leader_are_carried_out_before_the_batches_beside_them() {
+    let mut cluster = Cluster::of(1).await;
+    let mut payload = puts(1, 1, b"x");
+    payload
+        .leader
+        .push(encode_leader(&LeaderCommand::OpenOrigin(support::origin())));
+    cluster.propose(payload).await;
+    let ready = cluster
+        .node(1)
+        .consensus
+        .with_machine(|machine| machine.server().ready);
+    assert_eq!(ready, 1, "the origin was opened first");
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_waits_for_the_mirror_and_goes_on_when_it_has_room() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.open_origin().await;
+    let node = cluster.node(1);
+    let term = cluster.roles()[&1].leads().expect("the only one");
+    node.state.bound_windows(4);
+    node.state.hold_windows(true);
+    let before = node.applied();
+    let mut receipts = Vec::new();
+    for seq in 1..=20 {
+        receipts.push(
+            node.consensus
+                .propose(term, puts(seq, 1, b""))
+                .await
+                .expect("raft runs"),
+        );
+    }
+    eventually("full windows", || match node.state.has_room() {
+        false => Ok(()),
+        true => Err(format!("{} applied", node.applied())),
+    })
+    .await;
+    assert!(node.applied() <= before + 4);
+    node.state.hold_windows(false);
+    for receipt in receipts {
+        timeout(PATIENCE, receipt)
+            .await
+            .expect("in time")
+            .expect("applied");
+    }
     cluster.shutdown().await;
 }

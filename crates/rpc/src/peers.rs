@@ -49,8 +49,11 @@ pub type PeerChannel = InterceptedService<Channel, Signature>;
 #[derive(Clone)]
 pub struct Peers {
     identity: SharedIdentity,
-    channels: Arc<Mutex<HashMap<(NodeId, Lane), (String, Channel)>>>,
+    channels: Arc<Mutex<HashMap<(NodeId, Lane), Known>>>,
 }
+
+/// A connection and the address that it goes to.
+type Known = (String, Channel);
 
 impl Peers {
     /// No connection yet.

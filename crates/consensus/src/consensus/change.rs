@@ -31,7 +31,12 @@ impl Consensus {
             .into_iter()
             .map(|member| (member.id, Contact::from(member)))
             .collect();
-        match self.0.raft.initialize(members).await {
+        self.check_started().ok_or(ChangeError::Stopped)?;
+        let formed = timeout(
+            self.0.settings.change_timeout,
+            self.0.raft.initialize(members),
+        );
+        match formed.await.map_err(|_| ChangeError::Unknown)? {
             Ok(()) => Ok(()),
             Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
                 Err(ChangeError::Refused(error.to_string()))
@@ -120,6 +125,7 @@ impl Consensus {
             >,
         >,
     ) -> Result<(), ChangeError> {
+        self.check_started().ok_or(ChangeError::Stopped)?;
         let changed = timeout(self.0.settings.change_timeout, change).await;
         match changed.map_err(|_| ChangeError::Unknown)? {
             Ok(_) => Ok(()),
@@ -166,6 +172,7 @@ impl Consensus {
     ///
     /// [`ChangeError::Refused`] if the local log is not durable up to its end in time.
     pub async fn stand_with_transfer_flag(&self) -> Result<(), ChangeError> {
+        self.check_started().ok_or(ChangeError::Stopped)?;
         let vote = self.0.raft.server_metrics().borrow_watched().vote;
         let flushed = self.0.raft.watch_log_progress().get();
         let last = flushed.and_then(|point| point.last_log_id).or_else(|| {

@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -134,6 +133,11 @@ impl Consensus {
         self.0.me
     }
 
+    /// Nobody answers before Raft runs, so nothing may be asked.
+    fn check_started(&self) -> Option<()> {
+        self.0.started.load(Ordering::Acquire).then_some(())
+    }
+
     /// What this node is.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.0.role.subscribe()
@@ -173,7 +177,14 @@ impl Consensus {
     /// acknowledges itself all the time.
     pub fn quorum_ack_age(&self) -> Option<Duration> {
         let leader = self.0.raft.as_leader().ok()?;
-        if self.membership().all_voters() == BTreeSet::from([self.0.me]) {
+        let membership = self
+            .0
+            .raft
+            .server_metrics()
+            .borrow_watched()
+            .membership_config
+            .clone();
+        if membership.voter_ids().eq([self.0.me]) {
             return Some(Duration::ZERO);
         }
         leader.last_quorum_acked().map(|sent| sent.elapsed())
@@ -188,6 +199,7 @@ impl Consensus {
     ///
     /// [`ProposeError::Stopped`]; everything else is told by the receipt.
     pub async fn propose(&self, term: u64, payload: Payload) -> Result<Receipt, ProposeError> {
+        self.check_started().ok_or(ProposeError::Stopped)?;
         let (responder, receiver) = Responder::pair();
         self.0
             .raft
@@ -210,6 +222,7 @@ impl Consensus {
     /// [`ReadError`]; no answer within [`ConsensusSettings::read_timeout`] is
     /// [`ReadError::NoMajority`].
     pub async fn read_index(&self) -> Result<u64, ReadError> {
+        self.check_started().ok_or(ReadError::Stopped)?;
         let this = self.clone();
         self.0
             .reads

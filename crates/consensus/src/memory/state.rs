@@ -22,7 +22,7 @@ use crate::{
     StateStore,
 };
 
-/// Windows that may wait before apply has to.
+/// Windows that may wait before apply has to, unless a test says otherwise.
 const WINDOWS_MAX: usize = 1_000;
 
 /// A state mirror in memory that is written behind apply, one window per entry.
@@ -52,6 +52,7 @@ struct Inner {
     installs: u64,
     held: bool,
     failing: bool,
+    windows_max: Option<usize>,
 }
 
 /// A whole state.
@@ -81,6 +82,11 @@ impl MemoryState {
     pub fn hold_windows(&self, hold: bool) {
         self.0.inner.lock().held = hold;
         self.write_windows();
+    }
+
+    /// From now on apply waits when so many windows are not written.
+    pub fn bound_windows(&self, max: usize) {
+        self.0.inner.lock().windows_max = Some(max);
     }
 
     /// From now on every record fails.
@@ -262,7 +268,8 @@ impl StateStore for MemoryState {
     }
 
     fn has_room(&self) -> bool {
-        self.0.inner.lock().windows.len() < WINDOWS_MAX
+        let inner = self.0.inner.lock();
+        inner.windows.len() < inner.windows_max.unwrap_or(WINDOWS_MAX)
     }
 
     fn room(&self) -> BoxFuture<'_, io::Result<()>> {

@@ -1,8 +1,4 @@
-use std::{
-    io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{io, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use openraft::{
@@ -90,20 +86,10 @@ impl StateMachine {
 
     fn apply_one(&mut self, entry: Entry) -> io::Result<()> {
         let position = entry.position();
-        // A panic would end the apply task and leave the rest of the process talking.
-        match catch_unwind(AssertUnwindSafe(|| {
-            self.carry_out(position, entry.into_payload())
-        })) {
-            Ok(Ok(())) => {
-                self.position = Some(position);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(stop("recording an entry", error)),
-            Err(_) => Err(stop(
-                "applying an entry",
-                io::Error::other(format!("panic at {position}")),
-            )),
-        }
+        self.carry_out(position, entry.into_payload())
+            .map_err(|error| stop("recording an entry", error))?;
+        self.position = Some(position);
+        Ok(())
     }
 
     fn carry_out(
@@ -149,6 +135,53 @@ impl StateMachine {
                 Ok(())
             }
         }
+    }
+
+    async fn apply_all(
+        &mut self,
+        mut entries: impl Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin,
+    ) -> io::Result<()> {
+        let mut in_round = 0;
+        loop {
+            let next = match entries.next().now_or_never() {
+                Some(next) => next,
+                None => {
+                    self.end_round();
+                    in_round = 0;
+                    entries.next().await
+                }
+            };
+            let Some(next) = next else { break };
+            let (entry, responder) = next?;
+            if !self.store.has_room() {
+                self.end_round();
+                self.store
+                    .room()
+                    .await
+                    .map_err(|error| stop("writing the state", error))?;
+            }
+            self.apply_one(entry)?;
+            if let Some(responder) = responder {
+                responder.send(());
+            }
+            in_round += 1;
+            if in_round == ROUND_ENTRIES {
+                self.end_round();
+                in_round = 0;
+                yield_now().await;
+            }
+        }
+        self.end_round();
+        Ok(())
+    }
+
+    /// A panic in the apply task would leave the rest of the process talking.
+    fn panicked(&self) -> io::Error {
+        let behind = self.position.unwrap_or_default();
+        stop(
+            "a bug",
+            io::Error::other(format!("panic behind entry {behind}")),
+        )
     }
 
     fn end_round(&mut self) {
@@ -275,42 +308,14 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok((self.position.map(Into::into), membership))
     }
 
-    async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
+    async fn apply<Strm>(&mut self, entries: Strm) -> io::Result<()>
     where
         Strm: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
     {
-        let mut in_round = 0;
-        loop {
-            let next = match entries.next().now_or_never() {
-                Some(next) => next,
-                None => {
-                    self.end_round();
-                    in_round = 0;
-                    entries.next().await
-                }
-            };
-            let Some(next) = next else { break };
-            let (entry, responder) = next?;
-            if !self.store.has_room() {
-                self.end_round();
-                self.store
-                    .room()
-                    .await
-                    .map_err(|error| stop("writing the state", error))?;
-            }
-            self.apply_one(entry)?;
-            if let Some(responder) = responder {
-                responder.send(());
-            }
-            in_round += 1;
-            if in_round == ROUND_ENTRIES {
-                self.end_round();
-                in_round = 0;
-                yield_now().await;
-            }
-        }
-        self.end_round();
-        Ok(())
+        let done = AssertUnwindSafe(self.apply_all(entries))
+            .catch_unwind()
+            .await;
+        done.unwrap_or_else(|_| Err(self.panicked()))
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<SnapshotBuilder> {
@@ -333,9 +338,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta<super::LeaderId, NodeId, Contact>,
         snapshot: SnapshotTransfer,
     ) -> io::Result<()> {
-        self.install(meta.last_log_id, snapshot)
-            .await
-            .map_err(|error| stop("installing a snapshot", error))
+        let done = AssertUnwindSafe(self.install(meta.last_log_id, snapshot));
+        match done.catch_unwind().await {
+            Ok(done) => done.map_err(|error| stop("installing a snapshot", error)),
+            Err(_) => Err(self.panicked()),
+        }
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {

@@ -21,10 +21,10 @@ use trellis_rpc::queue::{encode_batch, encode_leader};
 use trellis_types::{ConnectionId, NodeId, OriginId, Priority, Run, Seconds, Timestamp, TubeName};
 
 /// Nothing in a test takes longer, however busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `look` finds what it looks for; tells what it saw last when patience ends.
-pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         match look() {
@@ -37,15 +37,15 @@ pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, Strin
 
 /// What a listener has heard.
 #[derive(Default)]
-pub struct Heard {
-    pub applied: Vec<(Position, Outcome)>,
-    pub memberships: Vec<Membership>,
-    pub replaced: Vec<Option<Position>>,
-    pub rounds: usize,
+pub(crate) struct Heard {
+    pub(crate) applied: Vec<(Position, Outcome)>,
+    pub(crate) memberships: Vec<Membership>,
+    pub(crate) replaced: Vec<Option<Position>>,
+    pub(crate) rounds: usize,
 }
 
 #[derive(Clone, Default)]
-pub struct Ear(pub Arc<Mutex<Heard>>);
+pub(crate) struct Ear(pub(crate) Arc<Mutex<Heard>>);
 
 impl Listener for Ear {
     fn applied(&mut self, position: Position, _: Timestamp, outcome: Outcome, _: &Machine) {
@@ -65,30 +65,30 @@ impl Listener for Ear {
     }
 }
 
-pub struct Node {
-    pub consensus: Consensus,
-    pub log: MemoryLog,
-    pub state: MemoryState,
-    pub ear: Ear,
+pub(crate) struct Node {
+    pub(crate) consensus: Consensus,
+    pub(crate) log: MemoryLog,
+    pub(crate) state: MemoryState,
+    pub(crate) ear: Ear,
 }
 
 impl Node {
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.consensus.with_machine(Machine::digest)
     }
 
-    pub fn applied(&self) -> u64 {
+    pub(crate) fn applied(&self) -> u64 {
         *self.consensus.applied().borrow()
     }
 }
 
-pub struct Cluster {
-    pub network: LocalNetwork,
-    pub nodes: BTreeMap<u64, Node>,
+pub(crate) struct Cluster {
+    pub(crate) network: LocalNetwork,
+    pub(crate) nodes: BTreeMap<u64, Node>,
     next_seq: u64,
 }
 
-pub fn member(id: u64) -> Member {
+pub(crate) fn member(id: u64) -> Member {
     Member {
         id: NodeId(id),
         name: format!("trellis-{id}"),
@@ -96,7 +96,7 @@ pub fn member(id: u64) -> Member {
     }
 }
 
-pub async fn build(
+pub(crate) async fn build(
     id: u64,
     log: MemoryLog,
     state: MemoryState,
@@ -123,7 +123,7 @@ pub async fn build(
 
 impl Cluster {
     /// Nodes 1 to `count`, formed and running.
-    pub async fn of(count: u64) -> Self {
+    pub(crate) async fn of(count: u64) -> Self {
         let mut cluster = Self::empty();
         for id in 1..=count {
             cluster
@@ -140,7 +140,7 @@ impl Cluster {
         cluster
     }
 
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             network: LocalNetwork::new(),
             nodes: BTreeMap::new(),
@@ -148,19 +148,19 @@ impl Cluster {
         }
     }
 
-    pub async fn start(&mut self, id: u64, log: MemoryLog, state: MemoryState) {
+    pub(crate) async fn start(&mut self, id: u64, log: MemoryLog, state: MemoryState) {
         let node = build(id, log, state, self.network.transport(NodeId(id))).await;
         node.consensus.run();
         self.network.attach(NodeId(id), node.consensus.front());
         self.nodes.insert(id, node);
     }
 
-    pub fn node(&self, id: u64) -> &Node {
+    pub(crate) fn node(&self, id: u64) -> &Node {
         &self.nodes[&id]
     }
 
     /// The process ends in good order.
-    pub async fn stop(&mut self, id: u64) {
+    pub(crate) async fn stop(&mut self, id: u64) {
         self.network.detach(NodeId(id));
         if let Some(node) = self.nodes.remove(&id) {
             node.consensus.shutdown().await;
@@ -168,18 +168,18 @@ impl Cluster {
     }
 
     /// The power of `id` goes and comes back.
-    pub async fn crash(&mut self, id: u64) {
+    pub(crate) async fn crash(&mut self, id: u64) {
         let (log, state) = (self.node(id).log.crash(), self.node(id).state.crash());
         self.stop(id).await;
         self.start(id, log, state).await;
     }
 
     /// Who leads in the newest term, once a majority acknowledges it.
-    pub async fn leader(&self) -> u64 {
+    pub(crate) async fn leader(&self) -> u64 {
         self.leader_other_than(&[]).await
     }
 
-    pub async fn leader_other_than(&self, not: &[u64]) -> u64 {
+    pub(crate) async fn leader_other_than(&self, not: &[u64]) -> u64 {
         eventually("leader", || {
             let roles = self.roles();
             roles
@@ -194,7 +194,7 @@ impl Cluster {
         .await
     }
 
-    pub fn roles(&self) -> BTreeMap<u64, Role> {
+    pub(crate) fn roles(&self) -> BTreeMap<u64, Role> {
         self.nodes
             .iter()
             .map(|(id, node)| (*id, *node.consensus.role().borrow()))
@@ -203,7 +203,7 @@ impl Cluster {
 
     /// Has `payload` applied by whoever leads, and tells where. Whose fate is unknown is proposed
     /// again: the machine knows a batch that it has seen.
-    pub async fn propose(&self, payload: Payload) -> u64 {
+    pub(crate) async fn propose(&self, payload: Payload) -> u64 {
         let end = Instant::now() + PATIENCE;
         loop {
             assert!(
@@ -233,7 +233,7 @@ impl Cluster {
         }
     }
 
-    pub async fn open_origin(&mut self) {
+    pub(crate) async fn open_origin(&mut self) {
         let open = encode_leader(&LeaderCommand::OpenOrigin(origin()));
         self.propose(Payload {
             at: Timestamp(1),
@@ -244,7 +244,7 @@ impl Cluster {
     }
 
     /// Puts `count` jobs, each in an entry of its own.
-    pub async fn put(&mut self, count: u64) -> u64 {
+    pub(crate) async fn put(&mut self, count: u64) -> u64 {
         let mut index = 0;
         for _ in 0..count {
             index = self.propose(puts(self.next_seq, 1, b"body")).await;
@@ -254,7 +254,7 @@ impl Cluster {
     }
 
     /// Waits until all (of `ids`) hold the same state, at or after `index`.
-    pub async fn agree(&self, index: u64) {
+    pub(crate) async fn agree(&self, index: u64) {
         eventually("agreement", || {
             let seen: Vec<_> = self
                 .nodes
@@ -274,7 +274,7 @@ impl Cluster {
         .await;
     }
 
-    pub async fn shutdown(&mut self) {
+    pub(crate) async fn shutdown(&mut self) {
         self.network.mend();
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.stop(id).await;
@@ -282,7 +282,7 @@ impl Cluster {
     }
 }
 
-pub fn origin() -> OriginId {
+pub(crate) fn origin() -> OriginId {
     OriginId {
         node: NodeId(1),
         run: Run(1),
@@ -290,7 +290,7 @@ pub fn origin() -> OriginId {
 }
 
 /// One batch of `count` puts.
-pub fn puts(seq: u64, count: u64, body: &'static [u8]) -> Payload {
+pub(crate) fn puts(seq: u64, count: u64, body: &'static [u8]) -> Payload {
     let put = |connection| Item {
         connection: ConnectionId(connection),
         command: Command::Put {
