@@ -1,8 +1,4 @@
-use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher as _,
-    sync::OnceLock,
-};
+use std::{collections::hash_map::RandomState, hash::BuildHasher as _, sync::OnceLock};
 
 use bytes::Bytes;
 use trellis_node::{ServerStats, TubeStats};
@@ -94,7 +90,10 @@ pub(crate) fn server(stats: &ServerStats) -> Bytes {
         .number("trellis-members", stats.members)
         .quoted("trellis-silent-nodes", &stats.silent.join(" "))
         .number("trellis-job-bytes", view.job_bytes)
-        .bare("trellis-puts-refused", if view.puts_refused { "true" } else { "false" })
+        .bare(
+            "trellis-puts-refused",
+            if view.puts_refused { "true" } else { "false" },
+        )
         .number("trellis-feature-level", view.feature_level.into());
     dict.finish()
 }
@@ -140,7 +139,10 @@ fn cpu_micros() -> (u64, u64) {
     };
     let micros = |time: i64| u64::try_from(time).unwrap_or(0);
     getrusage(UsageWho::RUSAGE_SELF).map_or((0, 0), |usage| {
-        (micros(usage.user_time().num_microseconds()), micros(usage.system_time().num_microseconds()))
+        (
+            micros(usage.user_time().num_microseconds()),
+            micros(usage.system_time().num_microseconds()),
+        )
     })
 }
 
@@ -153,18 +155,32 @@ mod tests {
     fn stats_has_beanstalkds_51_keys_in_order_and_then_our_own() {
         let text = server(&ServerStats::default());
         let text = std::str::from_utf8(&text).expect("it is text");
-        let keys: Vec<&str> =
-            text.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(key, _)| key).collect();
-        assert_eq!(&keys[..6], [
-            "current-jobs-urgent",
-            "current-jobs-ready",
-            "current-jobs-reserved",
-            "current-jobs-delayed",
-            "current-jobs-buried",
-            "cmd-put",
-        ]);
-        assert_eq!(&keys[26..29], ["cmd-pause-tube", "job-timeouts", "total-jobs"]);
+        let keys: Vec<&str> = text
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(": "))
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(
+            &keys[..6],
+            [
+                "current-jobs-urgent",
+                "current-jobs-ready",
+                "current-jobs-reserved",
+                "current-jobs-delayed",
+                "current-jobs-buried",
+                "cmd-put",
+            ]
+        );
+        assert_eq!(
+            &keys[26..29],
+            ["cmd-pause-tube", "job-timeouts", "total-jobs"]
+        );
         assert_eq!(keys[50], "platform");
-        assert!(keys[51..].iter().all(|key| key.starts_with("trellis-")), "{:?}", &keys[51..]);
+        assert!(
+            keys[51..].iter().all(|key| key.starts_with("trellis-")),
+            "{:?}",
+            &keys[51..]
+        );
     }
 }

@@ -281,7 +281,10 @@ async fn among_those_who_never_read_the_one_who_owes_longest_goes() {
     // owes alone may.
     first.says(&"peek 1\r\n".repeat(1000)).await;
     let actor = stage.actor(2).await;
-    until_true("the first owes", || actor.portions.lock().iter().sum::<usize>() >= 200).await;
+    until_true("the first owes", || {
+        actor.portions.lock().iter().sum::<usize>() >= 200
+    })
+    .await;
     let mut second = stage.client(address).await;
     second.says(&"peek 1\r\n".repeat(1000)).await;
 
@@ -308,7 +311,9 @@ async fn among_those_who_stop_in_the_middle_of_a_body_the_one_who_stopped_longes
 
     first.hears_the_end().await;
     for patient in [&mut second, &mut third] {
-        patient.sends(&[[b'x'; 20_000].as_slice(), b"\r\n"].concat()).await;
+        patient
+            .sends(&[[b'x'; 20_000].as_slice(), b"\r\n"].concat())
+            .await;
     }
     second.hears("INSERTED ").await;
     third.hears("INSERTED ").await;

@@ -55,7 +55,11 @@ pub(crate) async fn members(State(view): State<View>) -> Response {
 }
 
 pub(crate) async fn add(State(view): State<View>, Json(new): Json<Invitation>) -> Response {
-    change(&view, |members| async move { members.add(&new.address).await }).await
+    change(
+        &view,
+        |members| async move { members.add(&new.address).await },
+    )
+    .await
 }
 
 pub(crate) async fn remove(
@@ -63,11 +67,20 @@ pub(crate) async fn remove(
     Path(member): Path<String>,
     Query(how): Query<Removal>,
 ) -> Response {
-    change(&view, |members| async move { members.remove(&member, how.force).await }).await
+    change(&view, |members| async move {
+        members.remove(&member, how.force).await
+    })
+    .await
 }
 
-pub(crate) async fn transfer_leader(State(view): State<View>, Json(wish): Json<Transfer>) -> Response {
-    change(&view, |members| async move { members.transfer_leader(wish.to.as_deref()).await }).await
+pub(crate) async fn transfer_leader(
+    State(view): State<View>,
+    Json(wish): Json<Transfer>,
+) -> Response {
+    change(&view, |members| async move {
+        members.transfer_leader(wish.to.as_deref()).await
+    })
+    .await
 }
 
 pub(crate) async fn snapshot(State(view): State<View>) -> Response {
@@ -92,12 +105,18 @@ async fn change<F>(view: &View, act: impl FnOnce(Members) -> F) -> Response
 where
     F: Future<Output = Result<String, Refused>> + Send + 'static,
 {
-    let Some(members) = view.members.get() else { return starting() };
+    let Some(members) = view.members.get() else {
+        return starting();
+    };
     let acting = view.runtime.spawn(act(members.clone()));
     match tokio::time::timeout(PATIENCE, acting).await {
         Ok(Ok(Ok(done))) => Json(json!({ "done": done })).into_response(),
         Ok(Ok(Err(refused))) => {
-            let status = if refused.again { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
+            let status = if refused.again {
+                StatusCode::SERVICE_UNAVAILABLE
+            } else {
+                StatusCode::CONFLICT
+            };
             said(status, &refused.why, refused.again)
         }
         Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false),
@@ -110,7 +129,11 @@ where
 }
 
 fn starting() -> Response {
-    said(StatusCode::SERVICE_UNAVAILABLE, "the node is starting: its storage is being opened", true)
+    said(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the node is starting: its storage is being opened",
+        true,
+    )
 }
 
 fn said(status: StatusCode, error: &str, again: bool) -> Response {

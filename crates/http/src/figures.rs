@@ -5,7 +5,10 @@ use axum::{
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text::{encode_eof, encode_registry}},
+    encoding::{
+        DescriptorEncoder, MetricEncoder, NoLabelSet,
+        text::{encode_eof, encode_registry},
+    },
     metrics::MetricType,
     registry::Registry,
 };
@@ -82,7 +85,12 @@ impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let info = [("version", self.version.as_str())];
         encoder
-            .encode_descriptor("build_info", "The version of this binary", None, MetricType::Gauge)?
+            .encode_descriptor(
+                "build_info",
+                "The version of this binary",
+                None,
+                MetricType::Gauge,
+            )?
             .encode_family(&info)?
             .encode_gauge(&1_i64)?;
         let info = [("node", self.node.as_str()), ("name", self.name.as_str())];
@@ -136,7 +144,9 @@ impl Figures {
             None,
             MetricType::Gauge,
         )?;
-        each(&mut present, &self.peers, |peer| (&peer.name, peer.present.into()))
+        each(&mut present, &self.peers, |peer| {
+            (&peer.name, peer.present.into())
+        })
     }
 
     fn encode_tubes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -152,7 +162,8 @@ impl Figures {
         for tube in &self.tubes {
             for (state, count) in STATES.into_iter().zip(tube.jobs) {
                 let labels = [("tube", tube.name.as_str()), ("state", state)];
-                jobs.encode_family(&labels)?.encode_gauge(&to_gauge(count))?;
+                jobs.encode_family(&labels)?
+                    .encode_gauge(&to_gauge(count))?;
             }
         }
         let mut waiting = encoder.encode_descriptor(
@@ -163,7 +174,9 @@ impl Figures {
         )?;
         for tube in &self.tubes {
             let labels = [("tube", tube.name.as_str())];
-            waiting.encode_family(&labels)?.encode_gauge(&to_gauge(tube.waiting))?;
+            waiting
+                .encode_family(&labels)?
+                .encode_gauge(&to_gauge(tube.waiting))?;
         }
         Ok(())
     }
@@ -176,7 +189,9 @@ fn each<'a>(
 ) -> Result<(), std::fmt::Error> {
     for peer in peers {
         let (name, value) = figure(peer);
-        metric.encode_family(&[("peer", name.as_str())])?.encode_gauge(&to_gauge(value))?;
+        metric
+            .encode_family(&[("peer", name.as_str())])?
+            .encode_gauge(&to_gauge(value))?;
     }
     Ok(())
 }
@@ -199,8 +214,16 @@ mod tests {
             gauges: vec![("raft_term", "The term", 3)],
             counters: vec![("job_timeouts", "Expiries", 4)],
             commands: vec![("put", 5)],
-            peers: vec![PeerFigures { name: "trellis-1".into(), lag: 6, present: true }],
-            tubes: vec![TubeFigures { name: "mail".into(), jobs: [1, 2, 3, 4], waiting: 7 }],
+            peers: vec![PeerFigures {
+                name: "trellis-1".into(),
+                lag: 6,
+                present: true,
+            }],
+            tubes: vec![TubeFigures {
+                name: "mail".into(),
+                jobs: [1, 2, 3, 4],
+                waiting: 7,
+            }],
         }));
         let mut text = String::new();
         encode_registry(&mut text, &registry).expect("a string takes everything");
@@ -215,7 +238,10 @@ mod tests {
             "trellis_tube_jobs{tube=\"mail\",state=\"buried\"} 4",
             "trellis_tube_waiting{tube=\"mail\"} 7",
         ] {
-            assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
+            assert!(
+                text.lines().any(|found| found == line),
+                "no line {line:?} in\n{text}"
+            );
         }
     }
 }

@@ -47,16 +47,20 @@ impl AdminPort {
     ///
     /// That there is no thread to be had.
     pub fn start(self, view: View) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        thread::Builder::new().name("trellis-admin".to_owned()).spawn(move || {
-            let served = runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(self.listener)?;
-                axum::serve(listener, routes(view)).await
-            });
-            if let Err(error) = served {
-                tracing::error!(%error, "the admin port is closed");
-            }
-        })?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        thread::Builder::new()
+            .name("trellis-admin".to_owned())
+            .spawn(move || {
+                let served = runtime.block_on(async move {
+                    let listener = tokio::net::TcpListener::from_std(self.listener)?;
+                    axum::serve(listener, routes(view)).await
+                });
+                if let Err(error) = served {
+                    tracing::error!(%error, "the admin port is closed");
+                }
+            })?;
         Ok(())
     }
 }

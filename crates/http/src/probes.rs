@@ -22,8 +22,11 @@ pub(crate) struct Asked {
 pub(crate) async fn livez(State(view): State<View>) -> Response {
     match view.members.get().map(|members| members.health()) {
         Some(health) => {
-            let runtime: Vec<&Check> =
-                health.checks.iter().filter(|check| check.name == "runtime").collect();
+            let runtime: Vec<&Check> = health
+                .checks
+                .iter()
+                .filter(|check| check.name == "runtime")
+                .collect();
             answer(health.live, json!({ "checks": runtime }))
         }
         // Storage may take minutes to open; a storage that hangs ends the process by itself.
@@ -33,8 +36,14 @@ pub(crate) async fn livez(State(view): State<View>) -> Response {
 
 /// Whether storage is open and the log replayed.
 pub(crate) async fn startupz(State(view): State<View>) -> Response {
-    let started = view.members.get().is_some_and(|members| members.health().started);
-    answer(started, json!({ "stage": if started { "started" } else { STARTING } }))
+    let started = view
+        .members
+        .get()
+        .is_some_and(|members| members.health().started);
+    answer(
+        started,
+        json!({ "stage": if started { "started" } else { STARTING } }),
+    )
 }
 
 /// Whether clients should be sent here.
@@ -42,7 +51,10 @@ pub(crate) async fn readyz(State(view): State<View>, Query(asked): Query<Asked>)
     let Some(health) = view.members.get().map(|members| members.health()) else {
         return answer(false, json!({ "checks": [], "stage": STARTING }));
     };
-    answer(is_ready(&health, &asked.exclude), json!({ "checks": health.checks }))
+    answer(
+        is_ready(&health, &asked.exclude),
+        json!({ "checks": health.checks }),
+    )
 }
 
 /// For load balancers: 200 ready, 404 draining (HAProxy's `http-check disable-on-404` keeps the
@@ -61,12 +73,19 @@ const STARTING: &str = "storage is being opened";
 
 fn is_ready(health: &Health, exclude: &str) -> bool {
     let excluded: Vec<&str> = exclude.split(',').collect();
-    health.checks.iter().all(|check| check.ok || excluded.contains(&check.name))
+    health
+        .checks
+        .iter()
+        .all(|check| check.ok || excluded.contains(&check.name))
 }
 
 fn answer(ok: bool, mut body: Value) -> Response {
     body["ok"] = ok.into();
-    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ok {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     (status, Json(body)).into_response()
 }
 
@@ -77,9 +96,19 @@ mod tests {
     fn health(checks: &[(&'static str, bool)]) -> Health {
         let checks = checks
             .iter()
-            .map(|(name, ok)| Check { name, ok: *ok, found: String::new() })
+            .map(|(name, ok)| Check {
+                name,
+                ok: *ok,
+                found: String::new(),
+            })
             .collect::<Vec<_>>();
-        Health { live: true, ready: checks.iter().all(|check| check.ok), started: true, draining: false, checks }
+        Health {
+            live: true,
+            ready: checks.iter().all(|check| check.ok),
+            started: true,
+            draining: false,
+            checks,
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub trait Actions: Send + Sync + 'static {
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("node", &self.members.get().is_some()).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("node", &self.members.get().is_some())
+            .finish_non_exhaustive()
     }
 }

@@ -31,7 +31,11 @@ impl Admin {
     /// The same, for questions that are answered at once or not at all.
     pub(crate) fn with_patience(addr: &str, patience: Duration) -> Self {
         let url = addr.trim_end_matches('/');
-        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let url = if url.contains("://") {
+            url.to_owned()
+        } else {
+            format!("http://{url}")
+        };
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(3).min(patience)))
@@ -57,7 +61,10 @@ impl Admin {
     ///
     /// [`Exit::Unreachable`] if nobody answers.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Said, Ended> {
-        let answer = self.agent.post(format!("{}{path}", self.url)).send_json(body);
+        let answer = self
+            .agent
+            .post(format!("{}{path}", self.url))
+            .send_json(body);
         self.said(answer)
     }
 
@@ -71,16 +78,25 @@ impl Admin {
         self.said(answer)
     }
 
-    fn said(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Said, Ended> {
+    fn said(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Said, Ended> {
         let unreachable = |error: &dyn fmt::Display| {
             Ended::new(
                 Exit::Unreachable,
-                format!("no answer from {} ({error}); is that a node's admin port (--addr)?", self.url),
+                format!(
+                    "no answer from {} ({error}); is that a node's admin port (--addr)?",
+                    self.url
+                ),
             )
         };
         let mut answer = answer.map_err(|error| unreachable(&error))?;
         let status = answer.status().as_u16();
-        let text = answer.body_mut().read_to_string().map_err(|error| unreachable(&error))?;
+        let text = answer
+            .body_mut()
+            .read_to_string()
+            .map_err(|error| unreachable(&error))?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Said { status, body })
     }

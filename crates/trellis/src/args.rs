@@ -188,10 +188,14 @@ impl ServeArgs {
     pub(crate) fn unused_flags(&self) -> Vec<&'static str> {
         let mut said = Vec::new();
         if self.sync_interval.is_some() {
-            said.push("-f does nothing: every change is synced on a majority before it is answered");
+            said.push(
+                "-f does nothing: every change is synced on a majority before it is answered",
+            );
         }
         if self.never_sync {
-            said.push("-F does nothing: every change is synced on a majority before it is answered");
+            said.push(
+                "-F does nothing: every change is synced on a majority before it is answered",
+            );
         }
         if self.binlog_bytes.is_some() {
             said.push("-s does nothing: the log is cut by snapshots, not by a file size");
@@ -245,7 +249,11 @@ impl ServeArgs {
             say("--admin-listen", "admin_listen", address.clone());
         }
         if !self.initial_members.is_empty() {
-            say("--initial-members", "initial_members", self.initial_members.join(","));
+            say(
+                "--initial-members",
+                "initial_members",
+                self.initial_members.join(","),
+            );
         }
         if !self.join.is_empty() {
             say("--join", "join", self.join.join(","));
@@ -298,12 +306,17 @@ mod tests {
     /// line starts Trellis too.
     #[test]
     fn beanstalkds_flags_are_understood_bundled_and_attached() {
-        let args = serve("trellis serve -VVz10 -l 0.0.0.0 -p 11400 -b /var/lib/beanstalkd -f0 -Fnc -s 1");
+        let args =
+            serve("trellis serve -VVz10 -l 0.0.0.0 -p 11400 -b /var/lib/beanstalkd -f0 -Fnc -s 1");
         assert_eq!(args.verbose, 2);
         assert_eq!(args.body_bytes_max, Some(10));
         assert_eq!(args.listen, ["0.0.0.0"]);
         assert_eq!(args.port, Some(11400));
-        assert_eq!(args.unused_flags().len(), 5, "each one is answered with a line");
+        assert_eq!(
+            args.unused_flags().len(),
+            5,
+            "each one is answered with a line"
+        );
     }
 
     #[test]

@@ -18,7 +18,9 @@ pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
         print(&format!("{status:#}\n"));
     } else {
         let mut status = status;
-        let members = status.as_object_mut().and_then(|fields| fields.remove("members"));
+        let members = status
+            .as_object_mut()
+            .and_then(|fields| fields.remove("members"));
         let members = json!({ "members": members });
         print(&format!("{}\n{}", plain_text(&status), table(&members)));
     }
@@ -29,17 +31,29 @@ pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
 pub(crate) fn health(admin: &AdminArgs) -> Result<(), Ended> {
     let said = Admin::at(&admin.addr).get("/readyz")?;
     print(&plain_text(&said.body));
-    if said.status == 200 { Ok(()) } else { Err(Ended::new(Exit::No, "the node is not ready")) }
+    if said.status == 200 {
+        Ok(())
+    } else {
+        Err(Ended::new(Exit::No, "the node is not ready"))
+    }
 }
 
 /// `trellis snapshot`
 pub(crate) fn snapshot(admin: &AdminArgs) -> Result<(), Ended> {
-    told(Admin::at(&admin.addr).post("/v1/snapshot", &json!({}))?.done()?)
+    told(
+        Admin::at(&admin.addr)
+            .post("/v1/snapshot", &json!({}))?
+            .done()?,
+    )
 }
 
 /// `trellis drain`
 pub(crate) fn drain(admin: &AdminArgs) -> Result<(), Ended> {
-    told(Admin::at(&admin.addr).post("/v1/drain", &json!({}))?.done()?)
+    told(
+        Admin::at(&admin.addr)
+            .post("/v1/drain", &json!({}))?
+            .done()?,
+    )
 }
 
 /// `trellis member …`
@@ -58,17 +72,27 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
             let body = json!({ "address": address });
             told(Admin::at(&admin.addr).post("/v1/members", &body)?.done()?)
         }
-        MemberCommand::Remove { member, force, admin } => {
+        MemberCommand::Remove {
+            member,
+            force,
+            admin,
+        } => {
             let path = format!("/v1/members/{member}?force={force}");
             told(Admin::at(&admin.addr).delete(&path)?.done()?)
         }
         MemberCommand::TransferLeader { member, admin } => {
             let body = json!({ "to": member });
-            told(Admin::at(&admin.addr).post("/v1/transfer-leader", &body)?.done()?)
+            told(
+                Admin::at(&admin.addr)
+                    .post("/v1/transfer-leader", &body)?
+                    .done()?,
+            )
         }
-        MemberCommand::Unbind { admin } => {
-            told(Admin::at(&admin.addr).post("/v1/unbind", &json!({}))?.done()?)
-        }
+        MemberCommand::Unbind { admin } => told(
+            Admin::at(&admin.addr)
+                .post("/v1/unbind", &json!({}))?
+                .done()?,
+        ),
     }
 }
 
@@ -89,7 +113,9 @@ pub(crate) fn print(text: &str) {
 
 /// Members as a table.
 fn table(members: &Value) -> String {
-    const COLUMNS: [&str; 7] = ["name", "node", "address", "voter", "leader", "present", "lag"];
+    const COLUMNS: [&str; 7] = [
+        "name", "node", "address", "voter", "leader", "present", "lag",
+    ];
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     let members = members.get("members").and_then(Value::as_array);
     rows.extend(members.into_iter().flatten().map(|member| {
@@ -99,7 +125,10 @@ fn table(members: &Value) -> String {
         .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
         .collect();
     let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
         let cells: Vec<String> = cells.collect();
         format!("{}\n", cells.join("  ").trim_end())
     });

@@ -138,7 +138,12 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, found, place, allowed } = self;
+        let Self {
+            key,
+            found,
+            place,
+            allowed,
+        } = self;
         write!(f, "configuration: {key} is {found}")?;
         if !place.is_empty() {
             write!(f, " ({place})")?;
@@ -159,7 +164,12 @@ pub(crate) struct Said {
 impl Said {
     /// Fills in where the key of `mistake` was said.
     pub(crate) fn locate(&self, mut mistake: Mistake) -> Mistake {
-        if let Some((_, place)) = self.places.iter().rev().find(|(key, _)| *key == mistake.key) {
+        if let Some((_, place)) = self
+            .places
+            .iter()
+            .rev()
+            .find(|(key, _)| *key == mistake.key)
+        {
             mistake.place.clone_from(place);
         }
         mistake
@@ -181,14 +191,19 @@ pub(crate) fn read(args: &ServeArgs) -> Result<Said, Mistake> {
         Some(path) => {
             let place = path.display().to_string();
             let text = fs::read_to_string(path).map_err(|error| {
-                Mistake::new("--config", format!("{place} ({error})"), "a file that can be read")
+                Mistake::new(
+                    "--config",
+                    format!("{place} ({error})"),
+                    "a file that can be read",
+                )
             })?;
             Some((place, text))
         }
     };
     let environment = env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
-        name.starts_with("TRELLIS_").then(|| (name, value.to_string_lossy().into_owned()))
+        name.starts_with("TRELLIS_")
+            .then(|| (name, value.to_string_lossy().into_owned()))
     });
     let flags = args
         .overrides()
@@ -204,13 +219,22 @@ fn layer(
 ) -> Result<Said, Mistake> {
     let kinds = Table::try_from(Config::default())
         .map_err(|error| Mistake::new("defaults", error, "a table"))?;
-    let mut said = Said { config: Config::default(), places: Vec::new() };
+    let mut said = Said {
+        config: Config::default(),
+        places: Vec::new(),
+    };
     let mut merged = kinds.clone();
 
     if let Some((place, text)) = file {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-            Mistake::new("--config", format!("{place}, line {line}: {}", one_line(error.message())), "TOML")
+            let line = error
+                .span()
+                .map_or(1, |span| text[..span.start].lines().count().max(1));
+            Mistake::new(
+                "--config",
+                format!("{place}, line {line}: {}", one_line(error.message())),
+                "TOML",
+            )
         })?;
         for (key, value) in table {
             put(&mut said, &mut merged, &key, value, &place)?;
@@ -232,14 +256,20 @@ fn layer(
         put(&mut said, &mut merged, &key, value, &flag)?;
     }
 
-    said.config = merged
-        .try_into()
-        .map_err(|error: toml::de::Error| Mistake::new("?", one_line(error.message()), "see docs/operations.md"))?;
+    said.config = merged.try_into().map_err(|error: toml::de::Error| {
+        Mistake::new("?", one_line(error.message()), "see docs/operations.md")
+    })?;
     Ok(said)
 }
 
 /// Takes one key's value into the merged table if it is of the key's kind.
-fn put(said: &mut Said, merged: &mut Table, key: &str, value: Value, place: &str) -> Result<(), Mistake> {
+fn put(
+    said: &mut Said,
+    merged: &mut Table,
+    key: &str,
+    value: Value,
+    place: &str,
+) -> Result<(), Mistake> {
     if !merged.contains_key(key) {
         let known: Vec<&str> = merged.keys().map(String::as_str).collect();
         return Err(Mistake {
@@ -269,7 +299,11 @@ fn value_of(like: Option<&Value>, text: &str) -> Value {
     match like {
         Some(Value::Integer(_)) => text.parse().map_or_else(|_| text.into(), Value::Integer),
         Some(Value::Array(_)) => Value::Array(
-            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Value::from).collect(),
+            text.split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+                .map(Value::from)
+                .collect(),
         ),
         _ => text.into(),
     }
@@ -282,7 +316,8 @@ fn is_service_link(variable: &str) -> bool {
     rest.ends_with("SERVICE_HOST")
         || rest.contains("SERVICE_PORT")
         || rest.contains("PORT_") && (rest.contains("_TCP") || rest.contains("_UDP"))
-        || rest.ends_with("PORT") && std::env::var(variable).is_ok_and(|value| value.contains("://"))
+        || rest.ends_with("PORT")
+            && std::env::var(variable).is_ok_and(|value| value.contains("://"))
 }
 
 /// Turns serde's "invalid type: string "x", expected u32" into what may stand there.
@@ -312,27 +347,41 @@ mod tests {
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let said = layer(
             file("port = 1\nbody_bytes_max = 1\nconnections_max = 1\nlisten = [\"::1\"]"),
-            pairs(&[("TRELLIS_BODY_BYTES_MAX", "2"), ("TRELLIS_CONNECTIONS_MAX", "2")]),
+            pairs(&[
+                ("TRELLIS_BODY_BYTES_MAX", "2"),
+                ("TRELLIS_CONNECTIONS_MAX", "2"),
+            ]),
             vec![("--set".into(), "connections_max".into(), "3".into())],
         )
         .expect("all three layers are sound");
         let config = said.config;
-        assert_eq!((config.port, config.body_bytes_max, config.connections_max), (1, 2, 3));
+        assert_eq!(
+            (config.port, config.body_bytes_max, config.connections_max),
+            (1, 2, 3)
+        );
         assert_eq!(config.listen, ["::1"]);
-        assert_eq!(config.reads, "linearizable", "what nobody said keeps its default");
+        assert_eq!(
+            config.reads, "linearizable",
+            "what nobody said keeps its default"
+        );
     }
 
     #[test]
     fn a_mistake_is_one_sentence_that_names_key_found_place_and_allowed() {
         let check = |file, environment: &[(&str, &str)], expect: &str| {
-            let mistake = layer(file, pairs(environment), Vec::new()).expect_err(expect).to_string();
+            let mistake = layer(file, pairs(environment), Vec::new())
+                .expect_err(expect)
+                .to_string();
             assert!(mistake.starts_with(expect), "got: {mistake}");
             assert!(!mistake.contains('\n'), "one sentence: {mistake}");
         };
@@ -351,8 +400,16 @@ mod tests {
             &[("TRELLIS_BODY_BYTES_MAX", "-1")],
             "configuration: body_bytes_max is -1 (TRELLIS_BODY_BYTES_MAX); allowed is ",
         );
-        check(None, &[("TRELLIS_HEARTBEAT", "5")], "configuration: \"heartbeat\" is no setting");
-        check(file("port = "), &[], "configuration: --config is t.toml, line 1: ");
+        check(
+            None,
+            &[("TRELLIS_HEARTBEAT", "5")],
+            "configuration: \"heartbeat\" is no setting",
+        );
+        check(
+            file("port = "),
+            &[],
+            "configuration: --config is t.toml, line 1: ",
+        );
     }
 
     /// `enableServiceLinks` is on by default: a service named trellis must not stop its own pods.

@@ -40,9 +40,15 @@ impl Exit {
     /// The reason behind an exit code that another start with the same configuration will end
     /// with as well.
     pub(crate) fn hopeless(code: i32) -> Option<Self> {
-        [Self::Usage, Self::System, Self::Folder, Self::Foreign, Self::Config]
-            .into_iter()
-            .find(|exit| *exit as i32 == code)
+        [
+            Self::Usage,
+            Self::System,
+            Self::Folder,
+            Self::Foreign,
+            Self::Config,
+        ]
+        .into_iter()
+        .find(|exit| *exit as i32 == code)
     }
 }
 
@@ -64,6 +70,9 @@ pub(crate) struct Ended {
 impl Ended {
     /// Ends a command with `why` on standard error and `exit` as its code.
     pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
-        Self { exit, why: why.into() }
+        Self {
+            exit,
+            why: why.into(),
+        }
     }
 }

@@ -24,7 +24,9 @@ impl Gather {
         let status = node.members().status();
         let counters = node.core().counters();
         // One short look; no more than a few tubes are visited.
-        let (server, tubes) = node.core().look(|machine| (machine.server(), tubes(machine)))?;
+        let (server, tubes) = node
+            .core()
+            .look(|machine| (machine.server(), tubes(machine)))?;
         Some(Figures {
             version: status.version.clone(),
             node: status.node.clone(),
@@ -44,7 +46,10 @@ impl Gather {
 
 fn tubes(machine: &Machine) -> Vec<TubeFigures> {
     let now = machine.now();
-    let views = machine.tubes().take(TUBES_SHOWN).filter_map(|name| machine.tube(name, now));
+    let views = machine
+        .tubes()
+        .take(TUBES_SHOWN)
+        .filter_map(|name| machine.tube(name, now));
     views
         .map(|view| TubeFigures {
             name: view.name.as_str().to_owned(),
@@ -55,7 +60,10 @@ fn tubes(machine: &Machine) -> Vec<TubeFigures> {
 }
 
 fn peers(status: &Status) -> Vec<PeerFigures> {
-    let others = status.members.iter().filter(|member| member.node != status.node);
+    let others = status
+        .members
+        .iter()
+        .filter(|member| member.node != status.node);
     others
         .map(|member| PeerFigures {
             name: member.name.clone(),
@@ -74,32 +82,124 @@ fn gauges(
     let voters = status.members.iter().filter(|member| member.voter).count() as u64;
     let learners = status.members.len() as u64 - voters;
     vec![
-        ("raft_is_leader", "Whether this node leads", (status.role == "leader").into()),
-        ("raft_has_leader", "Whether this node hears a leader", status.leader.is_some().into()),
+        (
+            "raft_is_leader",
+            "Whether this node leads",
+            (status.role == "leader").into(),
+        ),
+        (
+            "raft_has_leader",
+            "Whether this node hears a leader",
+            status.leader.is_some().into(),
+        ),
         ("raft_term", "The newest term known", whole(status.term)),
-        ("raft_last_log_index", "The last index in the log", whole(status.last_log)),
-        ("raft_commit_index", "The last committed index known", whole(status.committed)),
-        ("raft_applied_index", "The last applied index", whole(status.applied)),
-        ("raft_flushed_index", "The last index on this node's disk", whole(status.flushed)),
+        (
+            "raft_last_log_index",
+            "The last index in the log",
+            whole(status.last_log),
+        ),
+        (
+            "raft_commit_index",
+            "The last committed index known",
+            whole(status.committed),
+        ),
+        (
+            "raft_applied_index",
+            "The last applied index",
+            whole(status.applied),
+        ),
+        (
+            "raft_flushed_index",
+            "The last index on this node's disk",
+            whole(status.flushed),
+        ),
         ("raft_voters", "Members that vote", whole(voters)),
-        ("raft_learners", "Members that do not vote yet", whole(learners)),
-        ("ready", "Whether clients are served", status.doors_open.into()),
-        ("draining", "Whether this node is on its way out", status.draining.into()),
-        ("client_connections", "Open client connections", whole(counters.connections)),
-        ("client_producers", "Open connections that have put", whole(counters.producers)),
-        ("client_workers", "Open connections that have reserved", whole(counters.workers)),
-        ("waits", "Parked reserves in the cluster", whole(server.waiting)),
+        (
+            "raft_learners",
+            "Members that do not vote yet",
+            whole(learners),
+        ),
+        (
+            "ready",
+            "Whether clients are served",
+            status.doors_open.into(),
+        ),
+        (
+            "draining",
+            "Whether this node is on its way out",
+            status.draining.into(),
+        ),
+        (
+            "client_connections",
+            "Open client connections",
+            whole(counters.connections),
+        ),
+        (
+            "client_producers",
+            "Open connections that have put",
+            whole(counters.producers),
+        ),
+        (
+            "client_workers",
+            "Open connections that have reserved",
+            whole(counters.workers),
+        ),
+        (
+            "waits",
+            "Parked reserves in the cluster",
+            whole(server.waiting),
+        ),
         ("tubes", "Tubes in the cluster", whole(server.tubes)),
-        ("jobs_urgent", "Ready jobs of priority below 1024", whole(server.urgent)),
-        ("jobs_ready", "Ready jobs in the cluster", whole(server.ready)),
-        ("jobs_reserved", "Held jobs in the cluster", whole(server.reserved)),
-        ("jobs_delayed", "Delayed jobs in the cluster", whole(server.delayed)),
-        ("jobs_buried", "Buried jobs in the cluster", whole(server.buried)),
-        ("job_bytes", "Body bytes of all jobs", whole(server.job_bytes)),
-        ("puts_refused", "Whether puts are refused for want of disk", server.puts_refused.into()),
-        ("feature_level", "The replicated feature level", server.feature_level.into()),
-        ("storage_disk_free_bytes", "Free bytes of this node's volume", whole(status.disk.free)),
-        ("storage_disk_total_bytes", "Size of this node's volume", whole(status.disk.total)),
+        (
+            "jobs_urgent",
+            "Ready jobs of priority below 1024",
+            whole(server.urgent),
+        ),
+        (
+            "jobs_ready",
+            "Ready jobs in the cluster",
+            whole(server.ready),
+        ),
+        (
+            "jobs_reserved",
+            "Held jobs in the cluster",
+            whole(server.reserved),
+        ),
+        (
+            "jobs_delayed",
+            "Delayed jobs in the cluster",
+            whole(server.delayed),
+        ),
+        (
+            "jobs_buried",
+            "Buried jobs in the cluster",
+            whole(server.buried),
+        ),
+        (
+            "job_bytes",
+            "Body bytes of all jobs",
+            whole(server.job_bytes),
+        ),
+        (
+            "puts_refused",
+            "Whether puts are refused for want of disk",
+            server.puts_refused.into(),
+        ),
+        (
+            "feature_level",
+            "The replicated feature level",
+            server.feature_level.into(),
+        ),
+        (
+            "storage_disk_free_bytes",
+            "Free bytes of this node's volume",
+            whole(status.disk.free),
+        ),
+        (
+            "storage_disk_total_bytes",
+            "Size of this node's volume",
+            whole(status.disk.total),
+        ),
     ]
 }
 
@@ -109,9 +209,21 @@ fn totals(
     counters: &Counters,
 ) -> Vec<(&'static str, &'static str, u64)> {
     vec![
-        ("client_connections_accepted", "Client connections since the start", counters.connections_total),
+        (
+            "client_connections_accepted",
+            "Client connections since the start",
+            counters.connections_total,
+        ),
         ("put", "Jobs accepted by the cluster", server.total_jobs),
-        ("job_timeouts", "Holds that ran out of time", server.job_timeouts),
-        ("digest_mismatches", "Times that two replicas differed", status.digest_mismatches),
+        (
+            "job_timeouts",
+            "Holds that ran out of time",
+            server.job_timeouts,
+        ),
+        (
+            "digest_mismatches",
+            "Times that two replicas differed",
+            status.digest_mismatches,
+        ),
     ]
 }

@@ -1,5 +1,7 @@
 //! `trellis local`: a whole cluster on this machine, the quick start.
 
+mod shape;
+
 use std::{
     fs, io,
     path::PathBuf,
@@ -48,7 +50,9 @@ pub(crate) fn run(args: &LocalArgs) -> Result<(), Ended> {
         .enable_all()
         .build()
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
-    let result = runtime.block_on(Local::new(args)?.run());
+    let local = Local::new(args)?;
+    shape::check(args)?;
+    let result = runtime.block_on(local.run());
     // A question that is still on its way must not hold up the end.
     runtime.shutdown_background();
     result
@@ -120,13 +124,22 @@ impl Local {
             for pair in &args.set {
                 say("--set", pair.clone());
             }
-            nodes.push(Node { index, ports, folder, arguments });
+            nodes.push(Node {
+                index,
+                ports,
+                folder,
+                arguments,
+            });
         }
-        Ok(Self { nodes, restart: !args.no_restart })
+        Ok(Self {
+            nodes,
+            restart: !args.no_restart,
+        })
     }
 
     async fn run(self) -> Result<(), Ended> {
-        let listen_for = |kind| signal(kind).map_err(|error| Ended::new(Exit::System, error.to_string()));
+        let listen_for =
+            |kind| signal(kind).map_err(|error| Ended::new(Exit::System, error.to_string()));
         let mut interrupt = listen_for(SignalKind::interrupt())?;
         let mut terminate = listen_for(SignalKind::terminate())?;
         let mut hang_up = listen_for(SignalKind::hangup())?;
@@ -157,12 +170,19 @@ impl Local {
             match happening {
                 Happening::Ready(at) => {
                     let Node { index, ports, .. } = &self.nodes[at];
-                    say!("node {index} ready: clients 127.0.0.1:{}, admin http://127.0.0.1:{}", ports.clients, ports.admin);
+                    say!(
+                        "node {index} ready: clients 127.0.0.1:{}, admin http://127.0.0.1:{}",
+                        ports.clients,
+                        ports.admin
+                    );
                     ready[at] = true;
                     if !announced && ready.iter().all(|ready| *ready) {
                         announced = true;
-                        let clients: Vec<String> =
-                            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.ports.clients)).collect();
+                        let clients: Vec<String> = self
+                            .nodes
+                            .iter()
+                            .map(|node| format!("127.0.0.1:{}", node.ports.clients))
+                            .collect();
                         say!(
                             "cluster ready after {:.1} s: connect any beanstalkd client to {}; Ctrl-C stops it",
                             begin.elapsed().as_secs_f32(),
@@ -179,13 +199,22 @@ impl Local {
                         Err(error) => error.to_string(),
                     };
                     // What a first start refuses, the next one will refuse as well.
-                    let hopeless = status.ok().and_then(|status| status.code()).and_then(Exit::hopeless);
+                    let hopeless = status
+                        .ok()
+                        .and_then(|status| status.code())
+                        .and_then(Exit::hopeless);
                     if let Some(exit) = hopeless.filter(|_| !announced) {
                         stop(&mut pids, &mut happenings).await;
-                        return Err(Ended::new(exit, format!("node {index} does not start ({how})")));
+                        return Err(Ended::new(
+                            exit,
+                            format!("node {index} does not start ({how})"),
+                        ));
                     }
                     if self.restart {
-                        say!("node {index} ended ({how}); it is started again in {} s", RESTART_AFTER.as_secs());
+                        say!(
+                            "node {index} ended ({how}); it is started again in {} s",
+                            RESTART_AFTER.as_secs()
+                        );
                         let tell = tell.clone();
                         tokio::spawn(async move {
                             sleep(RESTART_AFTER).await;
@@ -221,9 +250,20 @@ impl Local {
     fn start(&self, at: usize, tell: &mpsc::Sender<Happening>) -> Result<Option<u32>, Ended> {
         let node = &self.nodes[at];
         fs::create_dir_all(&node.folder).map_err(|error| {
-            Ended::new(Exit::Folder, format!("cannot make the data folder {}: {error}", node.folder.display()))
+            Ended::new(
+                Exit::Folder,
+                format!(
+                    "cannot make the data folder {}: {error}",
+                    node.folder.display()
+                ),
+            )
         })?;
-        let system = |error: io::Error| Ended::new(Exit::System, format!("cannot start node {}: {error}", node.index));
+        let system = |error: io::Error| {
+            Ended::new(
+                Exit::System,
+                format!("cannot start node {}: {error}", node.index),
+            )
+        };
         let mut child = Command::new(std::env::current_exe().map_err(system)?)
             .args(&node.arguments)
             .args(["--die-with-parent", &std::process::id().to_string()])
@@ -293,7 +333,9 @@ async fn stop(pids: &mut [Option<u32>], happenings: &mut mpsc::Receiver<Happenin
     ];
     for (what, within) in steps {
         for pid in pids.iter().flatten() {
-            let pid = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw);
+            let pid = i32::try_from(*pid)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw);
             if let Some(pid) = pid {
                 // It may have ended this moment.
                 let _ = rustix::process::kill_process(pid, what);

@@ -30,7 +30,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` come here too.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            };
             // A pipe that is closed is no reason to fail.
             let _ = error.print();
             return exit.into();

@@ -40,7 +40,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
     let door = Door::bind(door_settings(&settings))
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
     let admin = AdminPort::bind(settings.admin_listen).map_err(|error| {
-        Ended::new(Exit::System, format!("cannot listen on {} (admin_listen): {error}", settings.admin_listen))
+        Ended::new(
+            Exit::System,
+            format!(
+                "cannot listen on {} (admin_listen): {error}",
+                settings.admin_listen
+            ),
+        )
     })?;
     if let Some(user) = &settings.user {
         become_user(user)?;
@@ -69,14 +75,21 @@ const DESCRIPTORS_BESIDE: u64 = 1_024;
 fn raise_descriptors(connections_max: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     let have = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
     let wanted = (connections_max as u64).saturating_add(DESCRIPTORS_BESIDE);
     if let Some(have) = have.filter(|have| *have < wanted) {
-        tracing::warn!(have, wanted, "too few descriptors for connections_max: raise the limit (ulimit -n)");
+        tracing::warn!(
+            have,
+            wanted,
+            "too few descriptors for connections_max: raise the limit (ulimit -n)"
+        );
     }
 }
 
@@ -95,7 +108,8 @@ fn die_with(parent: i32) -> Result<(), Ended> {
 
 /// Gives up this user's rights for those of `name`, and of its groups.
 fn become_user(name: &str) -> Result<(), Ended> {
-    let failed = |why: String| Ended::new(Exit::System, format!("cannot become user {name}: {why}"));
+    let failed =
+        |why: String| Ended::new(Exit::System, format!("cannot become user {name}: {why}"));
     let user = unistd::User::from_name(name)
         .map_err(|error| failed(error.to_string()))?
         .ok_or_else(|| failed("there is no such user".to_owned()))?;
@@ -117,7 +131,12 @@ fn door_settings(settings: &Settings) -> DoorSettings {
     let (idle, interval, probes) = settings.keepalive;
     DoorSettings {
         body_bytes_max: settings.body_bytes_max,
-        keep_alive: KeepAlive { idle, interval, probes, user_timeout: settings.user_timeout },
+        keep_alive: KeepAlive {
+            idle,
+            interval,
+            probes,
+            user_timeout: settings.user_timeout,
+        },
         ..DoorSettings::on(listen.collect())
     }
 }
@@ -129,7 +148,10 @@ impl PidFile {
     fn write(settings: &Settings) -> Result<Self, Ended> {
         let path = settings.data_dir.join("pid");
         fs::write(&path, format!("{}\n", std::process::id())).map_err(|error| {
-            Ended::new(Exit::Folder, format!("cannot write {}: {error}", path.display()))
+            Ended::new(
+                Exit::Folder,
+                format!("cannot write {}: {error}", path.display()),
+            )
         })?;
         Ok(Self(path))
     }

@@ -80,11 +80,19 @@ impl Settings {
     }
 
     fn check_config(config: &Config) -> Result<Self, Mistake> {
-        let name = if config.name.is_empty() { host_name() } else { config.name.clone() };
+        let name = if config.name.is_empty() {
+            host_name()
+        } else {
+            config.name.clone()
+        };
         check_name("name", &name)?;
 
         if config.listen.is_empty() {
-            return Err(Mistake::new("listen", "empty", "at least one ADDR, ADDR:PORT or unix:PATH"));
+            return Err(Mistake::new(
+                "listen",
+                "empty",
+                "at least one ADDR, ADDR:PORT or unix:PATH",
+            ));
         }
         let mut listen = Vec::with_capacity(config.listen.len());
         for text in &config.listen {
@@ -96,18 +104,32 @@ impl Settings {
         let mut initial_members = BTreeMap::new();
         for text in &config.initial_members {
             let Some((member, address)) = text.split_once('=') else {
-                return Err(Mistake::new("initial_members", quoted(text), "NAME=HOST:PORT each"));
+                return Err(Mistake::new(
+                    "initial_members",
+                    quoted(text),
+                    "NAME=HOST:PORT each",
+                ));
             };
             check_name("initial_members", member)?;
             host_port("initial_members", address)?;
-            if initial_members.insert(member.to_owned(), address.to_owned()).is_some() {
-                return Err(Mistake::new("initial_members", format!("{member} twice"), "each name once"));
+            if initial_members
+                .insert(member.to_owned(), address.to_owned())
+                .is_some()
+            {
+                return Err(Mistake::new(
+                    "initial_members",
+                    format!("{member} twice"),
+                    "each name once",
+                ));
             }
         }
         for text in &config.join {
             host_port("join", text)?;
         }
-        if !initial_members.is_empty() && config.join.is_empty() && !initial_members.contains_key(&name) {
+        if !initial_members.is_empty()
+            && config.join.is_empty()
+            && !initial_members.contains_key(&name)
+        {
             let names: Vec<&str> = initial_members.keys().map(String::as_str).collect();
             return Err(Mistake::new(
                 "name",
@@ -136,7 +158,13 @@ impl Settings {
         let reads_local = match config.reads.as_str() {
             "linearizable" => false,
             "local" => true,
-            other => return Err(Mistake::new("reads", quoted(other), "linearizable or local")),
+            other => {
+                return Err(Mistake::new(
+                    "reads",
+                    quoted(other),
+                    "linearizable or local",
+                ));
+            }
         };
         let log_json = match config.log_format.as_str() {
             "text" => false,
@@ -152,11 +180,31 @@ impl Settings {
         }
 
         let heartbeat = within("heartbeat_ms", config.heartbeat_ms, 10, 10_000)?;
-        let shortest = within("election_min_ms", config.election_min_ms, heartbeat * 2, 60_000)?;
-        let longest = within("election_max_ms", config.election_max_ms, shortest + 1, 120_000)?;
+        let shortest = within(
+            "election_min_ms",
+            config.election_min_ms,
+            heartbeat * 2,
+            60_000,
+        )?;
+        let longest = within(
+            "election_max_ms",
+            config.election_max_ms,
+            shortest + 1,
+            120_000,
+        )?;
         // A lease shorter than an election would expire the sessions of living nodes.
-        let lease = within("node_lease_ms", config.node_lease_ms, longest * 2, 3_600_000)?;
-        let connections = within("connections_max", config.connections_max as u64, 1, 1_000_000)?;
+        let lease = within(
+            "node_lease_ms",
+            config.node_lease_ms,
+            longest * 2,
+            3_600_000,
+        )?;
+        let connections = within(
+            "connections_max",
+            config.connections_max as u64,
+            1,
+            1_000_000,
+        )?;
 
         Ok(Self {
             name,
@@ -178,13 +226,21 @@ impl Settings {
                 3_600_000,
             )?),
             heartbeat: Duration::from_millis(heartbeat),
-            election: (Duration::from_millis(shortest), Duration::from_millis(longest)),
+            election: (
+                Duration::from_millis(shortest),
+                Duration::from_millis(longest),
+            ),
             disk_low: (
                 config.disk_low_bytes,
                 within("disk_low_percent", config.disk_low_percent.into(), 0, 90)? as u8,
             ),
             downtime_max: Duration::from_secs(
-                within("downtime_max_hours", config.downtime_max_hours, 0, 24 * 3650)? * 3600,
+                within(
+                    "downtime_max_hours",
+                    config.downtime_max_hours,
+                    0,
+                    24 * 3650,
+                )? * 3600,
             ),
             keepalive: (
                 seconds("keepalive_idle_s", config.keepalive_idle_s)?,
@@ -202,7 +258,10 @@ impl Settings {
 
 /// This host's name, as a node is called that was given none.
 fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn quoted(text: &str) -> String {
@@ -211,11 +270,17 @@ fn quoted(text: &str) -> String {
 
 fn check_name(key: &str, name: &str) -> Result<(), Mistake> {
     let sound = (1..=63).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     if sound {
         Ok(())
     } else {
-        Err(Mistake::new(key, quoted(name), "a name of 1 to 63 letters, digits and - . _"))
+        Err(Mistake::new(
+            key,
+            quoted(name),
+            "a name of 1 to 63 letters, digits and - . _",
+        ))
     }
 }
 
@@ -223,7 +288,11 @@ fn within(key: &str, found: u64, least: u64, most: u64) -> Result<u64, Mistake> 
     if (least..=most).contains(&found) {
         Ok(found)
     } else {
-        Err(Mistake::new(key, found, format!("a whole number from {least} to {most}")))
+        Err(Mistake::new(
+            key,
+            found,
+            format!("a whole number from {least} to {most}"),
+        ))
     }
 }
 
@@ -234,10 +303,14 @@ fn seconds(key: &str, found: u64) -> Result<Duration, Mistake> {
 
 /// `HOST:PORT`; the host may be a DNS name and is not looked up here.
 fn host_port(key: &str, text: &str) -> Result<(), Mistake> {
-    let sound = text
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
-    if sound { Ok(()) } else { Err(Mistake::new(key, quoted(text), "HOST:PORT")) }
+    let sound = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
+    });
+    if sound {
+        Ok(())
+    } else {
+        Err(Mistake::new(key, quoted(text), "HOST:PORT"))
+    }
 }
 
 /// An address to bind: `ADDR:PORT`; a host name is looked up now.
@@ -245,7 +318,13 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, Mistake> {
     text.to_socket_addrs()
         .ok()
         .and_then(|mut found| found.next())
-        .ok_or_else(|| Mistake::new(key, quoted(text), "ADDR:PORT, for example 0.0.0.0:11301 or [::]:11301"))
+        .ok_or_else(|| {
+            Mistake::new(
+                key,
+                quoted(text),
+                "ADDR:PORT, for example 0.0.0.0:11301 or [::]:11301",
+            )
+        })
 }
 
 /// One `listen`: beanstalkd's `-l ADDR` and `-l unix:PATH`, or an address with its own port.
@@ -255,7 +334,11 @@ fn parse_listen(text: &str, port: u16) -> Result<Vec<Listen>, Mistake> {
         return if (1..=107).contains(&path.len()) {
             Ok(vec![Listen::Unix(PathBuf::from(path))])
         } else {
-            Err(Mistake::new("listen", quoted(text), "unix:PATH with a path of 1 to 107 bytes"))
+            Err(Mistake::new(
+                "listen",
+                quoted(text),
+                "unix:PATH with a path of 1 to 107 bytes",
+            ))
         };
     }
     if let Ok(ip) = text.parse() {
@@ -267,7 +350,11 @@ fn parse_listen(text: &str, port: u16) -> Result<Vec<Listen>, Mistake> {
     };
     match found.map(|addresses| addresses.map(Listen::Tcp).collect::<Vec<_>>()) {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-        _ => Err(Mistake::new("listen", quoted(text), "ADDR, ADDR:PORT or unix:PATH")),
+        _ => Err(Mistake::new(
+            "listen",
+            quoted(text),
+            "ADDR, ADDR:PORT or unix:PATH",
+        )),
     }
 }
 
@@ -276,7 +363,10 @@ mod tests {
     use super::*;
 
     fn check(change: impl FnOnce(&mut Config)) -> Result<Settings, String> {
-        let mut config = Config { name: "trellis-0".to_owned(), ..Config::default() };
+        let mut config = Config {
+            name: "trellis-0".to_owned(),
+            ..Config::default()
+        };
         change(&mut config);
         Settings::check_config(&config).map_err(|mistake| mistake.to_string())
     }
@@ -284,9 +374,15 @@ mod tests {
     #[test]
     fn without_members_a_node_is_a_cluster_of_one_on_loopback() {
         let settings = check(|_| ()).expect("the defaults are sound");
-        assert_eq!(settings.listen, [Listen::Tcp(([127, 0, 0, 1], 11300).into())]);
+        assert_eq!(
+            settings.listen,
+            [Listen::Tcp(([127, 0, 0, 1], 11300).into())]
+        );
         let members: Vec<_> = settings.initial_members.into_iter().collect();
-        assert_eq!(members, [("trellis-0".to_owned(), "127.0.0.1:11301".to_owned())]);
+        assert_eq!(
+            members,
+            [("trellis-0".to_owned(), "127.0.0.1:11301".to_owned())]
+        );
     }
 
     #[test]
@@ -299,9 +395,18 @@ mod tests {
             })
             .map(|settings| settings.listen)
         };
-        assert_eq!(listen("::"), Ok(vec![Listen::Tcp("[::]:5".parse().expect("an address"))]));
-        assert_eq!(listen("0.0.0.0:7"), Ok(vec![Listen::Tcp("0.0.0.0:7".parse().expect("an address"))]));
-        assert_eq!(listen("unix:/run/b.sock"), Ok(vec![Listen::Unix("/run/b.sock".into())]));
+        assert_eq!(
+            listen("::"),
+            Ok(vec![Listen::Tcp("[::]:5".parse().expect("an address"))])
+        );
+        assert_eq!(
+            listen("0.0.0.0:7"),
+            Ok(vec![Listen::Tcp("0.0.0.0:7".parse().expect("an address"))])
+        );
+        assert_eq!(
+            listen("unix:/run/b.sock"),
+            Ok(vec![Listen::Unix("/run/b.sock".into())])
+        );
         assert_eq!(
             listen("unix:"),
             Err("configuration: listen is \"unix:\"; allowed is unix:PATH with a path of 1 to 107 bytes".into())
@@ -324,7 +429,10 @@ mod tests {
             found.expect_err("shorter than the shortest"),
             "configuration: election_max_ms is 400; allowed is a whole number from 501 to 120000"
         );
-        assert!(check(|config| config.node_lease_ms = 1000).is_err(), "a lease spans an election");
+        assert!(
+            check(|config| config.node_lease_ms = 1000).is_err(),
+            "a lease spans an election"
+        );
         assert!(check(|config| config.body_bytes_max = 64 << 20).is_ok());
         assert!(check(|config| config.body_bytes_max = (64 << 20) + 1).is_err());
     }

@@ -15,7 +15,9 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
         .with_target(false)
         // A standard error that nobody reads any more is no reason to panic.
         .log_internal_errors(false)
-        .with_writer(Tagged { tag: tag.filter(|_| !settings.log_json) });
+        .with_writer(Tagged {
+            tag: tag.filter(|_| !settings.log_json),
+        });
     let started = if settings.log_json {
         builder.json().flatten_event(true).try_init()
     } else {
@@ -29,7 +31,11 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
 /// openraft tells every vote and every failed attempt in its own words; what an operator needs to know of it is
 /// said by us. Whoever names it in the filter gets what they ask for.
 fn with_quiet_raft(filter: &str) -> String {
-    if filter.contains("openraft") { filter.to_owned() } else { format!("openraft=error,{filter}") }
+    if filter.contains("openraft") {
+        filter.to_owned()
+    } else {
+        format!("openraft=error,{filter}")
+    }
 }
 
 /// Standard error, with a tag before each line.

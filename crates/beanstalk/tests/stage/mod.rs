@@ -96,7 +96,11 @@ impl Stage {
     }
 
     /// Opens a door with these bounds on a free port.
-    pub(crate) async fn opens_with_bounds(&self, owed: usize, arriving: usize) -> std::net::SocketAddr {
+    pub(crate) async fn opens_with_bounds(
+        &self,
+        owed: usize,
+        arriving: usize,
+    ) -> std::net::SocketAddr {
         let settings = DoorSettings {
             owed_bytes_max: owed,
             arriving_bytes_max: arriving,

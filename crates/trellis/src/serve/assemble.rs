@@ -30,11 +30,18 @@ use crate::{
 };
 
 /// Opens storage, starts the node, lets clients in, and waits for the end.
-pub(super) async fn run(settings: Arc<Settings>, door: Door, admin: AdminPort) -> Result<(), Ended> {
+pub(super) async fn run(
+    settings: Arc<Settings>,
+    door: Door,
+    admin: AdminPort,
+) -> Result<(), Ended> {
     let mut signals = Signals::new()?;
     let slot: Arc<OnceLock<Node>> = Arc::default();
     let members: Arc<OnceLock<Members>> = Arc::default();
-    let drainer = Arc::new(Drainer { slot: Arc::clone(&slot), limit: settings.drain_timeout });
+    let drainer = Arc::new(Drainer {
+        slot: Arc::clone(&slot),
+        limit: settings.drain_timeout,
+    });
     // The registry is whole only when storage is open, and probes are answered before.
     let gather = Arc::new(Gather::new(Arc::clone(&slot)));
     let registry = Arc::new(OnceLock::new());
@@ -45,7 +52,9 @@ pub(super) async fn run(settings: Arc<Settings>, door: Door, admin: AdminPort) -
         figures: Arc::new(move || gather.figures()),
         runtime: tokio::runtime::Handle::current(),
     };
-    admin.start(view).map_err(|error| Ended::new(Exit::System, error.to_string()))?;
+    admin
+        .start(view)
+        .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
 
     let opening = tokio::task::spawn_blocking({
         let folder = settings.data_dir.clone();
@@ -56,7 +65,13 @@ pub(super) async fn run(settings: Arc<Settings>, door: Door, admin: AdminPort) -
         opened = opening => opened.map_err(|error| Ended::new(Exit::Defect, error.to_string()))?,
         () = told_to_stop(&mut signals) => return Ok(()),
     };
-    let Opened { identity: _, log, state, meta, lock } = opened.map_err(storage::refused)?;
+    let Opened {
+        identity: _,
+        log,
+        state,
+        meta,
+        lock,
+    } = opened.map_err(storage::refused)?;
     let pid_file = PidFile::write(&settings)?;
     let mut metrics = Registry::with_prefix("trellis");
     log.metrics().register(&mut metrics);
@@ -149,7 +164,10 @@ impl Drainer {
 
 impl Actions for Drainer {
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let drainer = Self { slot: Arc::clone(&self.slot), limit: self.limit };
+        let drainer = Self {
+            slot: Arc::clone(&self.slot),
+            limit: self.limit,
+        };
         Box::pin(async move { drainer.run().await })
     }
 }
@@ -158,7 +176,11 @@ fn node_settings(settings: &Settings) -> NodeSettings {
     NodeSettings {
         node_lease: settings.node_lease,
         commit_timeout: settings.commit_timeout,
-        reads: if settings.reads_local { Reads::Local } else { Reads::Linearizable },
+        reads: if settings.reads_local {
+            Reads::Local
+        } else {
+            Reads::Linearizable
+        },
         body_bytes_max: settings.body_bytes_max,
         connections_max: settings.connections_max,
         max_downtime: settings.downtime_max,
@@ -185,7 +207,10 @@ fn member_settings(settings: &Settings) -> MemberSettings {
         listen: settings.peer_listen,
         address: settings.peer_address.clone(),
         initial_members: seeds
-            .map(|(name, address)| Seed { name: name.clone(), address: address.clone() })
+            .map(|(name, address)| Seed {
+                name: name.clone(),
+                address: address.clone(),
+            })
             .collect(),
         join: settings.join.clone(),
         disk_mark: DiskMark { bytes, percent },

@@ -39,13 +39,15 @@ pub(super) fn within_bounds(exit: Exit) {
 /// Ends the process after `within` if it has not ended by then. A disk that hangs may hold up
 /// `exit` itself (it runs destructors), so a second look ends it for good.
 fn watch(within: Duration, exit: Exit) {
-    let watching = thread::Builder::new().name("trellis-end".to_owned()).spawn(move || {
-        thread::sleep(within);
-        let exiting = thread::Builder::new().spawn(move || process::exit(exit as i32));
-        thread::sleep(within);
-        drop(exiting);
-        process::abort();
-    });
+    let watching = thread::Builder::new()
+        .name("trellis-end".to_owned())
+        .spawn(move || {
+            thread::sleep(within);
+            let exiting = thread::Builder::new().spawn(move || process::exit(exit as i32));
+            thread::sleep(within);
+            drop(exiting);
+            process::abort();
+        });
     if watching.is_err() {
         process::abort();
     }

@@ -21,7 +21,8 @@ pub(super) struct Signals {
 impl Signals {
     /// Listens from now on; none that comes later is lost.
     pub(super) fn new() -> Result<Self, Ended> {
-        let listen = |kind| signal(kind).map_err(|error| Ended::new(Exit::System, error.to_string()));
+        let listen =
+            |kind| signal(kind).map_err(|error| Ended::new(Exit::System, error.to_string()));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,

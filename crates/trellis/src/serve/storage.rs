@@ -63,7 +63,10 @@ pub(super) struct Volume {
 impl Disk for Volume {
     fn space(&self) -> io::Result<DiskSpace> {
         let space = free_space(&self.folder)?;
-        Ok(DiskSpace { free: space.free, total: space.total })
+        Ok(DiskSpace {
+            free: space.free,
+            total: space.total,
+        })
     }
 
     fn log_bytes_after(&self, index: Option<u64>) -> u64 {

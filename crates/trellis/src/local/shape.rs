@@ -1,0 +1,63 @@
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    args::LocalArgs,
+    exit::{Ended, Exit},
+};
+
+/// What cannot be changed of a local cluster once it is formed: its nodes know each other by
+/// their ports. Kept beside the nodes' folders.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Shape {
+    base_port: u16,
+    nodes: u16,
+}
+
+const FILE: &str = "local.toml";
+
+/// Writes down the shape of a new cluster, and compares it with that of one that is there.
+///
+/// # Errors
+///
+/// [`Exit::Config`] with one sentence if they differ, [`Exit::Folder`] if the folder can't be used.
+pub(super) fn check(args: &LocalArgs) -> Result<(), Ended> {
+    let folder = &args.data_dir;
+    let path = folder.join(FILE);
+    let wanted = Shape {
+        base_port: args.base_port,
+        nodes: args.nodes,
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        Ended::new(
+            Exit::Folder,
+            format!("cannot use the data folder {}: {error}", folder.display()),
+        )
+    };
+    let found: Shape = match fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error.message()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = toml::to_string(&wanted).map_err(|error| unusable(&error))?;
+            fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
+            return fs::write(&path, text).map_err(|error| unusable(&error));
+        }
+        Err(error) => return Err(unusable(&error)),
+    };
+    let differs = |flag: &str, wanted: u16, found: u16| {
+        let folder = folder.display();
+        Ended::new(
+            Exit::Config,
+            format!(
+                "configuration: {flag} is {wanted}; allowed is {found}, with which the cluster in {folder} was made, or another --data-dir"
+            ),
+        )
+    };
+    if wanted.base_port != found.base_port {
+        return Err(differs("--base-port", wanted.base_port, found.base_port));
+    }
+    if wanted.nodes != found.nodes {
+        return Err(differs("--nodes", wanted.nodes, found.nodes));
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! How the program ends: each reason with its own exit code and one sentence, and within a bound.
+//! The table is in `docs/operations.md`.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use trellis_testkit::process::{free_base_port, temporary_folder};
+
+const TRELLIS: &str = env!("CARGO_BIN_EXE_trellis");
+
+/// How long anything in here may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the program to its end; its exit code and what it said on standard error.
+fn ends(arguments: &[&str]) -> (i32, String) {
+    let Output { status, stderr, .. } = Command::new(TRELLIS)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it can be run");
+    (
+        status.code().expect("not by a signal"),
+        String::from_utf8_lossy(&stderr).into_owned(),
+    )
+}
+
+/// One node, or a local cluster, on ports of its own.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Running {
+    fn serve(folder: &Path) -> Self {
+        let port = free_base_port().expect("a port");
+        let child = Command::new(TRELLIS)
+            .args(["serve", "-l", "127.0.0.1", "-p", &port.to_string(), "-b"])
+            .arg(folder)
+            .args(["--peer-listen", &format!("127.0.0.1:{}", port + 1)])
+            .args(["--admin-listen", &format!("127.0.0.1:{}", port + 2)])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be run");
+        Self { child, port }
+    }
+
+    fn local(folder: &Path, port: u16) -> Self {
+        let child = Command::new(TRELLIS)
+            .args(["local", "--base-port", &port.to_string(), "--data-dir"])
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be run");
+        Self { child, port }
+    }
+
+    /// A client of the node at this distance from the base port, as soon as it is let in.
+    fn client(&self, distance: u16) -> TcpStream {
+        let client = within("the door is open", || {
+            TcpStream::connect(("127.0.0.1", self.port + distance)).ok()
+        });
+        client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        client
+    }
+
+    fn told(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("it lives");
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        within("it ends", || self.child.try_wait().expect("it is ours"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for something, with a bound.
+fn within<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited {PATIENCE:?} until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn says(client: &mut TcpStream, text: &str) {
+    client.write_all(text.as_bytes()).expect("the door reads");
+}
+
+fn hears(client: &mut TcpStream, text: &str) {
+    let mut heard = vec![0; text.len()];
+    client.read_exact(&mut heard).expect("the door answers");
+    assert_eq!(String::from_utf8_lossy(&heard), text);
+}
+
+/// What the pid file says, once the process it names lives.
+fn pid_in(folder: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(folder.join("pid")).ok()?;
+    let pid = Pid::from_raw(text.trim().parse().ok()?)?;
+    test_kill_process(pid).is_ok().then_some(pid)
+}
+
+#[test]
+fn a_mistake_in_the_configuration_ends_with_78_and_one_sentence() {
+    let (code, said) = ends(&["config", "check", "--set", "reads=fast", "--name", "a"]);
+    assert_eq!(code, 78);
+    assert_eq!(
+        said,
+        "trellis: configuration: reads is \"fast\" (--set); allowed is linearizable or local\n"
+    );
+    let (code, said) = ends(&["serve", "--set", "colour=red"]);
+    assert_eq!(code, 78);
+    assert!(
+        said.starts_with("trellis: configuration: \"colour\" is no setting (--set); "),
+        "{said}"
+    );
+    let (code, said) = ends(&["serve", "--config", "/nowhere/trellis.toml"]);
+    assert_eq!(code, 78);
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn what_is_shown_can_be_used_as_a_file() {
+    let folder = temporary_folder().expect("a folder");
+    let file = folder.path().join("trellis.toml");
+    let shown = Command::new(TRELLIS)
+        .args(["config", "show", "--name", "a", "--set", "heartbeat_ms=50"])
+        .output()
+        .expect("it can be run");
+    fs::write(&file, &shown.stdout).expect("it can be written");
+    let (code, said) = ends(&["config", "check", "--config", &file.display().to_string()]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("heartbeat_ms = 50"));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_ends_with_64_and_a_silent_admin_port_with_69() {
+    assert_eq!(ends(&["serve", "--colour"]).0, 64);
+    let port = free_base_port().expect("a port");
+    let (code, said) = ends(&["status", "--addr", &format!("127.0.0.1:{port}")]);
+    assert_eq!(code, 69);
+    assert!(said.contains("--addr"), "it says what to do: {said}");
+}
+
+#[test]
+fn a_folder_in_use_ends_with_73_an_address_in_use_with_71_and_a_newer_format_with_76() {
+    let folder = temporary_folder().expect("a folder");
+    let mut first = Running::serve(folder.path());
+    let mut client = first.client(0);
+    says(&mut client, "list-tube-used\r\n");
+    hears(&mut client, "USING default\r\n");
+
+    let other = free_base_port().expect("a port");
+    let on = |port: u16| format!("127.0.0.1:{port}");
+    let (code, said) = ends(&[
+        "serve",
+        "-l",
+        &on(other),
+        "--peer-listen",
+        &on(other + 1),
+        "--admin-listen",
+        &on(other + 2),
+        "-b",
+        &folder.path().display().to_string(),
+    ]);
+    assert_eq!(code, 73, "{said}");
+    assert!(
+        said.contains(&format!("by process {}", first.child.id())),
+        "{said}"
+    );
+
+    let (code, said) = ends(&["serve", "-l", &on(first.port), "-b", "/nowhere"]);
+    assert_eq!(code, 71, "{said}");
+    assert!(said.contains(&on(first.port)), "{said}");
+
+    first.told(Signal::TERM);
+    assert_eq!(first.ends().code(), Some(0));
+    fs::write(folder.path().join("FORMAT"), "trellis 4000\n").expect("it can be written");
+    let (code, said) = ends(&[
+        "serve",
+        "-l",
+        &on(other),
+        "--peer-listen",
+        &on(other + 1),
+        "--admin-listen",
+        &on(other + 2),
+        "-b",
+        &folder.path().display().to_string(),
+    ]);
+    assert_eq!(code, 76, "{said}");
+}
+
+/// Told to stop, a node lets its clients go and is gone soon; what it acknowledged is there when
+/// it comes back.
+#[test]
+fn a_node_that_is_told_to_stop_lets_its_clients_go_and_loses_nothing() {
+    let folder = temporary_folder().expect("a folder");
+    let mut node = Running::serve(folder.path());
+    let mut producer = node.client(0);
+    says(&mut producer, "use mail\r\nput 0 0 60 5\r\nhello\r\n");
+    hears(&mut producer, "USING mail\r\nINSERTED 1\r\n");
+    let mut worker = node.client(0);
+    says(&mut worker, "watch other\r\nignore default\r\nreserve\r\n");
+    hears(&mut worker, "WATCHING 2\r\nWATCHING 1\r\n");
+
+    let begin = Instant::now();
+    node.told(Signal::TERM);
+    assert_eq!(node.ends().code(), Some(0));
+    assert!(
+        begin.elapsed() < Duration::from_secs(15),
+        "took {:?}",
+        begin.elapsed()
+    );
+    let mut rest = Vec::new();
+    worker.read_to_end(&mut rest).expect("an orderly end");
+    assert_eq!(String::from_utf8_lossy(&rest), "", "its wait simply ends");
+    assert!(!folder.path().join("pid").exists());
+
+    let node = Running::serve(folder.path());
+    let mut worker = node.client(0);
+    says(&mut worker, "watch mail\r\nreserve\r\n");
+    hears(&mut worker, "WATCHING 2\r\nRESERVED 1 5\r\nhello\r\n");
+}
+
+/// Sharp edge 130.
+#[test]
+fn told_by_sigusr1_a_node_refuses_puts_and_does_everything_else() {
+    let folder = temporary_folder().expect("a folder");
+    let node = Running::serve(folder.path());
+    let mut client = node.client(0);
+    says(&mut client, "put 0 0 60 1\r\na\r\n");
+    hears(&mut client, "INSERTED 1\r\n");
+    node.told(Signal::USR1);
+    within("puts are refused", || {
+        says(&mut client, "put 0 0 60 1\r\nb\r\n");
+        let mut word = [0; 10];
+        client.read_exact(&mut word).expect("an answer");
+        if &word == b"DRAINING\r\n" {
+            return Some(());
+        }
+        let mut rest = [0; 1];
+        while rest != *b"\n" {
+            client
+                .read_exact(&mut rest)
+                .expect("the rest of the answer");
+        }
+        None
+    });
+    says(&mut client, "reserve\r\n");
+    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+}
+
+#[test]
+fn a_local_cluster_restarts_what_dies_and_takes_its_nodes_with_it() {
+    let folder = temporary_folder().expect("a folder");
+    let nodes: [PathBuf; 3] = [0, 1, 2].map(|index| folder.path().join(format!("node-{index}")));
+    let port = free_base_port().expect("a port");
+    let mut cluster = Running::local(folder.path(), port);
+    let pids = nodes
+        .each_ref()
+        .map(|node| within("each node has a pid", || pid_in(node)));
+    let mut client = cluster.client(10);
+    says(&mut client, "put 0 0 60 1\r\na\r\n");
+    hears(&mut client, "INSERTED 1\r\n");
+
+    kill_process(pids[2], Signal::KILL).expect("it lives");
+    let again = within("it is started again", || {
+        pid_in(&nodes[2]).filter(|pid| *pid != pids[2])
+    });
+    let mut client = cluster.client(20);
+    says(&mut client, "reserve\r\n");
+    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+
+    let (code, said) = ends(&[
+        "local",
+        "--data-dir",
+        &folder.path().display().to_string(),
+        "--base-port",
+        "20000",
+    ]);
+    assert_eq!(code, 78, "{said}");
+    assert!(said.contains(&format!("allowed is {port}")), "{said}");
+
+    // However it ends, nothing is left behind.
+    cluster.told(Signal::INT);
+    assert_eq!(cluster.ends().code(), Some(0));
+    for pid in [pids[0], pids[1], again] {
+        assert!(
+            test_kill_process(pid).is_err(),
+            "process {pid:?} is left behind"
+        );
+    }
+
+    let mut cluster = Running::local(folder.path(), port);
+    let mut client = cluster.client(0);
+    says(&mut client, "reserve\r\n");
+    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+    let pids = nodes
+        .each_ref()
+        .map(|node| within("each node has a pid", || pid_in(node)));
+    cluster.told(Signal::KILL);
+    cluster.ends();
+    for pid in pids {
+        within("the nodes end with it", || {
+            test_kill_process(pid).is_err().then_some(())
+        });
+    }
+}
