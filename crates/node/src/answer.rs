@@ -57,9 +57,9 @@ pub enum Answer {
     /// Puts are not taken now.
     Draining,
     /// `stats-job`
-    JobStats(JobView),
+    JobStats(Box<JobView>),
     /// `stats-tube`
-    TubeStats(TubeStats),
+    TubeStats(Box<TubeStats>),
     /// `stats`
     ServerStats(Box<ServerStats>),
     /// `list-tubes` and `list-tubes-watched`

@@ -175,6 +175,7 @@ pub(crate) async fn stand(
         witnessed: Arc::default(),
         digest_mismatches: AtomicU64::new(0),
         differs: Mutex::new(None),
+        quarrels: Mutex::default(),
         binding: tokio::sync::Mutex::new(()),
         bell: Notify::new(),
         invited: Mutex::new(Vec::new()),
@@ -183,6 +184,7 @@ pub(crate) async fn stand(
         councils: Mutex::new(Vec::new()),
         changing: tokio::sync::Mutex::new(()),
         short_of_disk: Mutex::new(Vec::new()),
+        said: Mutex::new(now),
         started: now,
         heartbeat: Mutex::new(now),
     }))

@@ -39,7 +39,7 @@ pub enum CloseReason {
 pub(crate) struct Line {
     outlet: Arc<dyn Outlet>,
     pending: Mutex<Pending>,
-    /// Held while delivering; the buffer goes back and forth so that it is allocated once.
+    /// Held by whoever delivers; the buffer goes back and forth so that it is allocated once.
     gate: Mutex<Vec<Answer>>,
     /// Whether the door must not read more of this connection now.
     full: AtomicBool,
@@ -79,21 +79,27 @@ impl Line {
         !std::mem::replace(&mut pending.queued, true)
     }
 
-    /// Gives the outlet what is queued. Never called under the origin's lock.
+    /// Gives the outlet what is queued. Never called under the origin's lock. Somebody who delivers
+    /// already is not waited for: he comes back for what was queued meanwhile.
     pub(crate) fn deliver(&self) {
-        let mut buffer = self.gate.lock();
-        let close = {
-            let mut pending = self.pending.lock();
-            std::mem::swap(&mut pending.answers, &mut *buffer);
-            pending.queued = false;
-            pending.close.take()
-        };
-        if !buffer.is_empty() {
-            self.outlet.deliver(&mut buffer);
-            buffer.clear();
-        }
-        if let Some(why) = close {
-            self.outlet.close(why);
+        while let Some(mut buffer) = self.gate.try_lock() {
+            let close = {
+                let mut pending = self.pending.lock();
+                std::mem::swap(&mut pending.answers, &mut *buffer);
+                pending.queued = false;
+                pending.close.take()
+            };
+            if !buffer.is_empty() {
+                self.outlet.deliver(&mut buffer);
+                buffer.clear();
+            }
+            if let Some(why) = close {
+                self.outlet.close(why);
+            }
+            drop(buffer);
+            if !self.pending.lock().queued {
+                return;
+            }
         }
     }
 
@@ -110,5 +116,55 @@ impl Line {
     /// Returns when the line may have stopped being full.
     pub(crate) async fn readable(&self) {
         self.readable.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    /// A door that submits from within `deliver`, so that the line is delivered in itself.
+    #[derive(Default)]
+    struct Eager {
+        line: OnceLock<Arc<Line>>,
+        heard: Mutex<Vec<String>>,
+    }
+
+    impl Outlet for Eager {
+        fn deliver(&self, answers: &mut Vec<Answer>) {
+            let first = self.heard.lock().is_empty();
+            self.heard
+                .lock()
+                .extend(answers.drain(..).map(|answer| format!("{answer:?}")));
+            if first && let Some(line) = self.line.get() {
+                line.push([Answer::Touched].into_iter());
+                line.deliver();
+            }
+        }
+
+        fn close(&self, why: CloseReason) {
+            self.heard.lock().push(format!("{why:?}"));
+        }
+    }
+
+    #[test]
+    fn what_is_queued_while_somebody_delivers_comes_after_it_and_is_not_forgotten() {
+        let eager = Arc::new(Eager::default());
+        let line = Line::new(eager.clone());
+        assert!(eager.line.set(line.clone()).is_ok());
+        assert!(line.push([Answer::Deleted].into_iter()));
+        assert!(
+            !line.push([Answer::Released].into_iter()),
+            "it is being seen to"
+        );
+        line.deliver();
+        assert!(line.end(CloseReason::Quit));
+        line.deliver();
+        assert_eq!(
+            *eager.heard.lock(),
+            ["Deleted", "Released", "Touched", "Quit"]
+        );
     }
 }

@@ -233,7 +233,7 @@ fn look(machine: &Machine, now: Timestamp, read: &Read, bodies: &dyn Bodies) -> 
         Read::PeekBuried(tube) => found(machine.peek_buried(tube)),
         Read::StatsJob(job) => machine
             .job(*job, now)
-            .map_or(Answer::NotFound, Answer::JobStats),
+            .map_or(Answer::NotFound, |view| Answer::JobStats(Box::new(view))),
         Read::ListTubes => Answer::Tubes(machine.tubes().cloned().collect()),
         // Made with a census.
         Read::Stats | Read::StatsTube(_) => Answer::InternalError,
@@ -254,22 +254,19 @@ async fn with_census(core: &Inner, running: &Running, read: &Read, at: Timestamp
         return Answer::NotFound;
     }
     let census: Census = census::gather(core, running, tube).await;
-    running.consensus.with_machine(|machine| {
-        let now = at.max(machine.now());
-        match tube {
-            None => Answer::ServerStats(Box::new(census.server_stats(
-                core,
-                running,
-                machine.server(),
-            ))),
-            Some(tube) => match machine.tube(tube, now) {
-                None => Answer::NotFound,
-                Some(view) => Answer::TubeStats(TubeStats {
-                    view,
-                    using: census.using,
-                    watching: census.watching,
-                }),
-            },
-        }
-    })
+    let Some(tube) = tube else {
+        let view = running.consensus.with_machine(Machine::server);
+        return Answer::ServerStats(Box::new(census.server_stats(core, running, view)));
+    };
+    let view = running
+        .consensus
+        .with_machine(|machine| machine.tube(tube, at.max(machine.now())));
+    match view {
+        None => Answer::NotFound,
+        Some(view) => Answer::TubeStats(Box::new(TubeStats {
+            view,
+            using: census.using,
+            watching: census.watching,
+        })),
+    }
 }

@@ -139,6 +139,8 @@ async fn lead(core: &Arc<Inner>, consensus: &Consensus, term: u64) {
     for (node, clock) in consensus.clocks_of_voters(term) {
         core.clocks.heard(node, clock.into());
     }
+    let members = consensus.membership().members;
+    core.clocks.retain(|node| members.contains_key(&node));
     let last = consensus.with_machine(|machine| machine.now());
     let now = crate::now();
     let (clock, start) = core

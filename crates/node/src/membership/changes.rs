@@ -240,7 +240,6 @@ async fn remove(standing: &Arc<Standing>, name_or_id: &str, force: bool) -> Outc
 /// Hands leadership to the named voter, or to the most advanced one.
 pub(crate) async fn transfer(standing: &Arc<Standing>, name_or_id: &str) -> Outcome {
     let consensus = running(standing)?;
-    let _one = standing.changing.lock().await;
     let council = council(standing, consensus);
     let wanted = match name_or_id {
         "" => None,

@@ -280,6 +280,7 @@ fn own(standing: &Standing, consensus: &Consensus) -> Option<Own> {
     let metrics = consensus.metrics();
     Some(Own {
         id: standing.id(),
+        name: standing.name().to_owned(),
         run: standing.run_at_start,
         term: metrics.term,
         flushed: metrics.last_log.unwrap_or_default(),

@@ -9,6 +9,8 @@ use trellis_types::{NodeId, Run};
 pub(crate) struct Own {
     /// Its id.
     pub id: NodeId,
+    /// Its name.
+    pub name: String,
     /// The last run it used, not raised for this start.
     pub run: Run,
     /// The highest term that it has acknowledged.
@@ -235,16 +237,13 @@ fn missing_of_initial(
         .filter_map(|id| answers.get(id))
         .map(|answer| answer.name.as_str())
         .collect();
-    // This node is one of them; its own voice counts.
-    let voices = 1 + own
-        .initial
-        .iter()
-        .filter(|name| here.contains(name.as_str()))
-        .count();
+    // Its own voice counts, if it is one of them.
+    let heard = |name: &&String| here.contains(name.as_str()) || **name == own.name;
+    let voices = own.initial.iter().filter(heard).count();
     (voices <= own.initial.len() / 2).then(|| {
         own.initial
             .iter()
-            .filter(|name| !here.contains(name.as_str()))
+            .filter(|name| !heard(name))
             .cloned()
             .collect()
     })
@@ -288,6 +287,7 @@ mod tests {
     fn restarted() -> Own {
         Own {
             id: NodeId(1),
+            name: "n1".into(),
             run: Run(4),
             term: 3,
             flushed: 90,

@@ -136,7 +136,9 @@ impl MemberSettings {
                 }
             }
         }
-        if !self.initial_members.is_empty()
+        // One that joins may have the list that those who formed the cluster had.
+        if self.join.is_empty()
+            && !self.initial_members.is_empty()
             && !self
                 .initial_members
                 .iter()

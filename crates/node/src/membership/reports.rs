@@ -112,6 +112,8 @@ fn watch_peers(standing: &Standing, consensus: &Consensus) {
     standing
         .table
         .retain(|node| membership.members.contains_key(&node));
+    let mut quarrels = standing.quarrels.lock();
+    quarrels.retain(|node, _| membership.members.contains_key(node));
 }
 
 async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
@@ -139,7 +141,11 @@ async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
         }
     }
     let theirs: Vec<DigestSample> = reply.digests.into_iter().map(convert::sample).collect();
-    compare(standing, &member.name, &theirs);
+    compare(standing, leader, &member.name, &theirs);
+    let quarrel = standing.quarrels.lock().get(&leader).copied();
+    *standing.differs.lock() = quarrel
+        .filter(|_| !reply.outvoted)
+        .map(|index| format!("the state differs from the leader's at index {index}"));
 }
 
 /// The leader's answer to a report.
@@ -153,7 +159,9 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     };
     standing.table.learn(node, seen, age);
     let samples: Vec<DigestSample> = report.digests.into_iter().map(convert::sample).collect();
-    compare(standing, &member.name, &samples);
+    compare(standing, node, &member.name, &samples);
+    let (outvoted, differs) = standing.outvoted();
+    *standing.differs.lock() = differs;
     let ours = samples.iter().filter_map(|DigestSample { index, .. }| {
         let digest = standing.witnessed.digests.at(*index)?;
         Some(convert::sample_message(DigestSample {
@@ -164,6 +172,7 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     let table = standing.table.all().into_iter();
     Ok(pb::ReportReply {
         term,
+        outvoted,
         digests: ours.collect(),
         table: table
             .map(|(node, seen, age)| convert::seen_message(node, seen, age))
@@ -171,27 +180,23 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     })
 }
 
-/// Promise P7. Which of two nodes is wrong can't be told here: both say so.
-fn compare(standing: &Standing, name: &str, theirs: &[DigestSample]) {
-    if let Comparison::Different {
-        index,
-        ours,
-        theirs,
-    } = standing.witnessed.digests.compare(theirs)
-    {
-        let mut differs = standing.differs.lock();
-        let text = format!("the state differs from {name}'s at index {index}");
-        if differs.as_ref() != Some(&text) {
-            standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
-            let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
-            error!(
-                index,
-                node = name,
-                ours,
-                theirs,
-                "two replicas are not equal"
-            );
-            *differs = Some(text);
+/// Compares with another node's samples; a difference is counted and logged once, and forgotten
+/// when the two are equal again (one of them was rebuilt). Promise P7.
+fn compare(standing: &Standing, node: NodeId, name: &str, samples: &[DigestSample]) {
+    let mut quarrels = standing.quarrels.lock();
+    match standing.witnessed.digests.compare(samples) {
+        Comparison::Different {
+            index,
+            ours,
+            theirs,
+        } => {
+            if quarrels.insert(node, index).is_none() {
+                standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
+                let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
+                error!(index, node = name, ours, theirs, "two replicas are not equal");
+            }
         }
+        Comparison::Equal(_) => drop(quarrels.remove(&node)),
+        Comparison::Unknown => {}
     }
 }

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fmt, io,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     time::{Duration, Instant},
@@ -22,6 +23,9 @@ pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_millis(1_500);
 /// A leader whose pings have not come for so long may be gone, if others say so, too: three
 /// heartbeats.
 pub(crate) const LEADER_UNHEARD: Duration = Duration::from_millis(300);
+
+/// What is waited for is logged again after this time.
+const SAY_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// The highest feature level that this binary understands.
 pub const FEATURE_LEVEL: u32 = 1;
@@ -80,8 +84,10 @@ pub(crate) struct Standing {
     pub(crate) witnessed: Arc<Witnessed>,
     /// Indexes at which a digest differed from another node's, counted once each.
     pub(crate) digest_mismatches: AtomicU64,
-    /// Where and with whom the first difference was found.
+    /// Why this node's own state can't be trusted.
     pub(crate) differs: Mutex<Option<String>>,
+    /// Members whose state differs from this node's, and where that was first seen.
+    pub(crate) quarrels: Mutex<BTreeMap<NodeId, u64>>,
     /// One binding, unbinding or joining at a time.
     pub(crate) binding: tokio::sync::Mutex<()>,
     /// Rung when the node was bound or invited.
@@ -98,6 +104,8 @@ pub(crate) struct Standing {
     pub(crate) short_of_disk: Mutex<Vec<String>>,
     /// The last run that was used before this start.
     pub(crate) run_at_start: Run,
+    /// When it was last said what is waited for.
+    pub(crate) said: Mutex<Instant>,
     pub(crate) started: Instant,
     /// When the runtime last proved that it turns.
     pub(crate) heartbeat: Mutex<Instant>,
@@ -182,18 +190,36 @@ impl Standing {
         }
     }
 
+    /// Whether this leader's state differs from those of most others, and so is the wrong one;
+    /// of two nodes nobody can tell which is, so both are suspect.
+    pub(crate) fn outvoted(&self) -> (bool, Option<String>) {
+        let others = self.membership().members.len().saturating_sub(1);
+        let quarrels = self.quarrels.lock();
+        let most = quarrels.len() * 2 > others;
+        let text = quarrels
+            .values()
+            .next()
+            .filter(|_| most)
+            .map(|index| format!("the state differs from most others' at index {index}"));
+        (most && others > 1, text)
+    }
+
     /// Whether the leader has been silent for three heartbeats.
     pub(crate) fn unheard(&self) -> bool {
         let heard = self.core.get().and_then(|core| core.leader_heard());
         heard.is_none_or(|age| age > LEADER_UNHEARD)
     }
 
-    /// Says what is waited for, and logs it once.
+    /// Says what is waited for, and logs it: when it is something else, and from time to time.
     pub(crate) fn wait_in(&self, stage: Stage) {
         self.stage.send_if_modified(|now| {
-            if *now == stage || matches!(now, Stage::Stopped(_)) {
+            let mut said = self.said.lock();
+            if matches!(now, Stage::Stopped(_))
+                || (*now == stage && said.elapsed() < SAY_AGAIN_AFTER)
+            {
                 return false;
             }
+            *said = Instant::now();
             match &stage {
                 Stage::Forming(why) => info!(why, "not part of a cluster yet"),
                 Stage::Hello(why) => info!(why, "not taking part yet"),

@@ -61,7 +61,8 @@ impl Origin {
         };
         self.outbound.budget.give(batch.budget);
         if let Some(oldest) = batch.oldest {
-            self.metrics.committed(now.saturating_duration_since(oldest));
+            self.metrics
+                .committed(now.saturating_duration_since(oldest));
         }
         for (rider, verdict) in batch.riders.into_iter().zip(verdicts) {
             match rider {

@@ -292,6 +292,24 @@ fn leadership_is_handed_over_on_request_and_by_drain() {
     town.put(rest[0], "another");
 }
 
+#[test]
+fn a_leader_is_removed_by_its_successor() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let leader = town.wait_leader(&all);
+    let members = town.node(&leader).members().clone();
+    let removed = town.on(&leader, members.remove(&leader, true));
+    assert!(removed.is_ok(), "{removed:?}");
+    let stop = town.on(&leader, members.stopped());
+    assert!(stop.to_string().contains("removed"), "{stop}");
+    let rest: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+    town.wait_leader(&rest);
+    town.put(rest[0], "letter");
+    town.wait_equal(&rest);
+}
+
 /// Section 14. Without this somebody would stand only after the leader's lease of 900 ms and an
 /// election time-out of at least 500 ms.
 #[test]

@@ -228,6 +228,12 @@ impl Cluster {
         self.wires.isolate(NodeId(id));
     }
 
+    /// Nothing gets from one to the other.
+    pub fn cut(&self, from: u64, to: u64) {
+        self.raft.cut(NodeId(from), NodeId(to));
+        self.wires.cut(NodeId(from), NodeId(to));
+    }
+
     /// Nobody reaches anybody.
     pub fn freeze(&self) {
         for id in self.nodes.keys() {
@@ -264,10 +270,7 @@ impl Cluster {
     }
 
     pub fn client(&self, id: u64) -> Client {
-        let heard = Arc::new(Heard::default());
-        let outlet = Arc::new(Ear(heard.clone()));
-        let session = self.node(id).core.connect(outlet).expect("a session");
-        Client { session, heard }
+        Client::of(&self.node(id).core).expect("a session")
     }
 
     pub async fn end(&mut self) {
@@ -322,6 +325,28 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client of the node, if it takes one.
+    pub fn of(core: &Core) -> Option<Self> {
+        let heard = Arc::new(Heard::default());
+        let session = core.connect(Arc::new(Ear(heard.clone()))).ok()?;
+        Some(Self { session, heard })
+    }
+
+    /// The next word; `None` if none comes for ten seconds, as when the process is gone.
+    pub async fn next_word(&self) -> Option<String> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            {
+                let mut words = self.heard.words.lock();
+                if !words.is_empty() {
+                    return Some(words.remove(0));
+                }
+            }
+            let bell = self.heard.bell.notified();
+            tokio::time::timeout_at(end, bell).await.ok()?;
+        }
+    }
+
     pub fn say(&self, calls: impl IntoIterator<Item = Call>) {
         self.session.submit(&mut calls.into_iter().collect());
     }
@@ -437,6 +462,12 @@ impl Wires {
                 cuts.insert((node, other));
                 cuts.insert((other, node));
             }
+        });
+    }
+
+    fn cut(&self, from: NodeId, to: NodeId) {
+        self.0.cuts.send_modify(|cuts| {
+            cuts.insert((from, to));
         });
     }
 

@@ -40,8 +40,9 @@ pub(crate) struct Connection {
     pub(crate) known: bool,
     /// Submitted reserves whose fate is open and that may park.
     reserves: usize,
-    /// Whether a reserve is parked.
-    parked: bool,
+    /// Parked reserves: one, but for a moment more, when a wait ends inside the batch that the
+    /// next one begins in.
+    parked: usize,
     /// The batch of the first reserve that may be parked. Nothing of a later one may be sent.
     guard: Option<u64>,
     /// How many reserves may be submitted together.
@@ -114,7 +115,7 @@ impl Connection {
             end_wait: false,
             known: false,
             reserves: 0,
-            parked: false,
+            parked: 0,
             guard: None,
             portion: usize::MAX,
             ready: Vec::new(),
@@ -148,12 +149,12 @@ impl Connection {
 
     /// Whether a reserve of this session is or may come to be parked.
     pub(crate) fn may_be_parked(&self) -> bool {
-        self.reserves > 0 || self.parked
+        self.reserves + self.parked > 0
     }
 
     /// Whether nothing is owed to the client but the end of a wait.
     pub(crate) fn rests(&self) -> bool {
-        self.slots.is_empty() || self.parked
+        self.slots.is_empty() || self.parked > 0
     }
 
     /// Whether a barrier is at work: it is always the first slot.
@@ -190,10 +191,10 @@ impl Connection {
     pub(crate) fn answered(&mut self, place: usize, answer: Answer) {
         let slot = &mut self.slots[place];
         if matches!(slot.state, State::Parked) {
-            self.parked = false;
+            self.parked = self.parked.saturating_sub(1);
         } else if std::mem::replace(&mut slot.parks, false) {
             self.reserves = self.reserves.saturating_sub(1);
-            if self.reserves == 0 && !self.parked {
+            if self.reserves + self.parked == 0 {
                 // The whole portion found jobs: a larger one may come next.
                 self.portion = self.portion.saturating_mul(2);
             }
@@ -209,7 +210,7 @@ impl Connection {
         if std::mem::replace(&mut slot.parks, false) {
             self.reserves = self.reserves.saturating_sub(1);
         }
-        self.parked = true;
+        self.parked += 1;
         self.portion = 1;
     }
 
@@ -223,7 +224,7 @@ impl Connection {
         self.portion = 1;
     }
 
-    /// Where the parked reserve is.
+    /// Where the reserve is that has been parked longest.
     pub(crate) fn parked_place(&self) -> Option<usize> {
         self.slots
             .iter()

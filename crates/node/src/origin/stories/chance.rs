@@ -1,5 +1,8 @@
-//! Random clients over a log that loses, repeats and delays. Whatever happens, at rest every
+//! Random clients over a log that loses, repeats and delays. Whatever happens: every put takes
+//! effect at most once and in the order of its client, as its client was told; and at rest every
 //! client has been answered in order, or waits where the machine says that it waits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 use trellis_types::{JobId, Seconds};
@@ -21,6 +24,8 @@ enum Step {
     Again,
     Read,
     Wait(u64),
+    /// The node gives its sessions up and opens another origin.
+    Fence,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,7 @@ fn names(number: u8) -> TubeName {
 impl Word {
     fn call(self) -> Call {
         match self {
+            // Its tag is filled in by whoever says it.
             Self::Put => put("x"),
             Self::Reserve => RESERVE,
             Self::Timed => Call::Reserve {
@@ -100,43 +106,69 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Lose),
         1 => Just(Step::Again),
         3 => Just(Step::Read),
-        2 => (1_u64..3_000).prop_map(Step::Wait),
+        3 => (1_u64..3_000).prop_map(Step::Wait),
+        1 => Just(Step::Wait(6_000)),
+        1 => Just(Step::Fence),
     ]
 }
 
 struct Chance {
     story: Story,
-    clients: Vec<Client>,
-    /// How many calls each has said before it was closed.
-    said: Vec<usize>,
-    heard: Vec<usize>,
+    clients: Vec<Voice>,
+    run: u64,
+    next_tag: u32,
+    /// Jobs as they came into being, by id: the tag of their put.
+    jobs: BTreeMap<u64, u32>,
+    scanned: u64,
+    /// What clients were told: that the put of this tag made this job …
+    inserted: BTreeMap<u32, u64>,
+    /// … or that it was not and will not be done.
+    withdrawn: BTreeSet<u32>,
+}
+
+struct Voice {
+    client: Client,
+    /// The tags of what it said and has no answer to; 0 for anything but a put.
+    said: VecDeque<u32>,
+    closed: bool,
 }
 
 impl Chance {
+    fn begins() -> Self {
+        Self {
+            story: Story::begins(),
+            clients: Vec::new(),
+            run: 1,
+            next_tag: 1,
+            jobs: BTreeMap::new(),
+            scanned: 0,
+            inserted: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
+        }
+    }
+
     fn take(&mut self, step: Step) {
         let count = self.clients.len().max(1);
         match step {
             Step::Connect => {
                 if self.clients.len() < 6 {
-                    self.clients.push(self.story.client());
-                    self.said.push(0);
-                    self.heard.push(0);
+                    self.clients.push(Voice {
+                        client: self.story.client(),
+                        said: VecDeque::new(),
+                        closed: false,
+                    });
                 }
             }
-            Step::Say(client, words) => {
-                if let Some(chosen) = self.clients.get(client % count).cloned() {
-                    self.said[client % count] += words.len();
-                    self.story.say(&chosen, words.into_iter().map(Word::call));
-                }
-            }
+            Step::Say(client, words) => self.say(client % count, words),
             Step::HalfClose(client) => {
-                if let Some(chosen) = self.clients.get(client % count).cloned() {
-                    self.story.half_closes(&chosen);
+                if let Some(voice) = self.clients.get(client % count) {
+                    self.story.half_closes(&voice.client.clone());
                 }
             }
             Step::HangUp(client) => {
-                if let Some(chosen) = self.clients.get(client % count).cloned() {
-                    self.story.hangs_up(&chosen);
+                if client % count < self.clients.len() {
+                    let voice = self.clients.remove(client % count);
+                    self.story.hangs_up(&voice.client);
                 }
             }
             Step::Hand => {
@@ -153,30 +185,92 @@ impl Chance {
                 self.story.wait(ms);
                 self.story.tick();
             }
+            Step::Fence => {
+                self.story.origin.fence(CloseReason::Fenced);
+                self.story.settles();
+                self.run += 1;
+                self.story.opens(self.run);
+            }
         }
         self.listen();
+        self.scan();
+    }
+
+    fn say(&mut self, index: usize, words: Vec<Word>) {
+        let Some(voice) = self.clients.get_mut(index) else {
+            return;
+        };
+        let mut calls = Vec::new();
+        for word in words {
+            let mut call = word.call();
+            let mut tag = 0;
+            if let Call::Put { priority, .. } = &mut call {
+                tag = self.next_tag;
+                *priority = Priority(tag);
+                self.next_tag += 1;
+            }
+            voice.said.push_back(tag);
+            calls.push(call);
+        }
+        self.story.say(&voice.client.clone(), calls);
     }
 
     fn sent_again(&self) -> Vec<Bytes> {
         self.story
             .origin
-            .resend(Story::own(1))
+            .resend(Story::own(self.run))
             .into_iter()
             .map(|(_, bytes)| bytes)
             .collect()
     }
 
     fn listen(&mut self) {
-        for (index, client) in self.clients.iter().enumerate() {
-            self.heard[index] += client
-                .hears()
-                .iter()
-                .filter(|word| !word.starts_with("closed"))
-                .count();
-            assert!(
-                self.heard[index] <= self.said[index],
-                "client {index} hears more than it said"
-            );
+        for voice in &mut self.clients {
+            for word in voice.client.hears() {
+                assert!(!voice.closed, "{word} after the end");
+                if word.starts_with("closed") {
+                    voice.closed = true;
+                    continue;
+                }
+                let tag = voice.said.pop_front().expect("an answer to nothing");
+                if tag == 0 {
+                    continue;
+                }
+                match word.strip_prefix("inserted ") {
+                    Some(id) => {
+                        self.inserted.insert(tag, id.parse().expect("an id"));
+                    }
+                    None if word == "Draining" => {
+                        self.withdrawn.insert(tag);
+                    }
+                    None => assert_eq!(word, "InternalError", "the answer to a put"),
+                }
+            }
+        }
+        self.clients.retain(|voice| !voice.closed);
+    }
+
+    /// Looks at the jobs that have come since.
+    fn scan(&mut self) {
+        let total = self.story.machine.server().total_jobs;
+        for id in self.scanned + 1..=total {
+            // One that was released or deleted at once has lost its tag.
+            let view = self.story.machine.job(JobId(id), Timestamp(0));
+            if let Some(tag) = view.map(|view| view.priority.0).filter(|tag| *tag > 0) {
+                assert!(
+                    self.jobs.values().all(|known| *known != tag),
+                    "put {tag} took effect twice"
+                );
+                assert!(!self.withdrawn.contains(&tag), "put {tag} was withdrawn");
+                self.jobs.insert(id, tag);
+            }
+        }
+        self.scanned = total;
+        for (tag, id) in &self.inserted {
+            assert!(*id <= total, "job {id} was promised and does not exist");
+            if let Some(known) = self.jobs.get(id) {
+                assert_eq!(known, tag, "job {id} is another client's");
+            }
         }
     }
 
@@ -185,13 +279,14 @@ impl Chance {
             self.story.run();
             self.story.read();
             self.listen();
+            self.scan();
             if self.story.tickets.is_empty() && self.story.origin.left().1 == 0 {
                 break;
             }
         }
         let origin = &self.story.origin;
         let machine = &self.story.machine;
-        assert_eq!(origin.phase(), Phase::Open(Story::own(1)));
+        assert_eq!(origin.phase(), Phase::Open(Story::own(self.run)));
         assert_eq!(origin.left().1, 0, "batches are left");
         assert!(origin.reading.is_empty());
         let mut waiting = 0;
@@ -218,7 +313,7 @@ impl Chance {
         for name in ["a", "b"] {
             let (using, watching) = origin.interest(&tube(name));
             assert_eq!(
-                machine.has_reference(Story::own(1), &tube(name)),
+                machine.has_reference(Story::own(self.run), &tube(name)),
                 using + watching > 0,
                 "references of {name}"
             );
@@ -238,16 +333,14 @@ impl Chance {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_024),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn at_rest_everybody_is_answered_or_waits(steps in proptest::collection::vec(step(), 1..80)) {
-        let mut chance = Chance {
-            story: Story::begins(),
-            clients: Vec::new(),
-            said: Vec::new(),
-            heard: Vec::new(),
-        };
+        let mut chance = Chance::begins();
         for step in steps {
             chance.take(step);
         }

@@ -225,8 +225,11 @@ impl Story {
         for ticket in std::mem::take(&mut self.tickets) {
             let answer = match &ticket.read {
                 Read::Poll(tubes) => {
+                    let super::Phase::Open(origin) = self.origin.phase() else {
+                        continue;
+                    };
                     let session = SessionId {
-                        origin: Self::own(1),
+                        origin,
                         connection: ticket.connection,
                     };
                     if self.machine.would_reserve(tubes) || self.machine.holds_any(session) {

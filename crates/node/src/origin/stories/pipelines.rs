@@ -375,3 +375,20 @@ fn the_budget_of_the_node_is_given_back_when_commands_are_applied() {
     story.run();
     assert!(story.origin.outbound.budget.has_room());
 }
+
+#[test]
+fn a_wait_may_end_inside_the_batch_in_which_the_next_one_begins() {
+    let mut story = Story::begins();
+    let (ann, bob) = (story.client(), story.client());
+    story.say(&ann, [put("a"), RESERVE, RESERVE]);
+    story.say(&bob, [put("b")]);
+    story.say(&ann, [RESERVE]);
+    story.run();
+    assert_eq!(ann.hears(), ["inserted 1", "reserved 1", "reserved 2"]);
+    assert_eq!(story.machine.server().waiting, 1);
+    let parked = |story: &Story| {
+        let connection = &story.origin.sessions[&ann.id];
+        (connection.parked_place(), connection.may_be_parked())
+    };
+    assert_eq!(parked(&story), (Some(0), true));
+}
