@@ -11,7 +11,7 @@ use trellis_consensus::{Bodies, KeptBody, Owed};
 use trellis_types::JobId;
 
 use super::generation::Generation;
-use super::mirror::Shared;
+use super::shared::Shared;
 
 /// Bodies in memory beside those of open windows, bounded in bytes.
 pub(super) struct BodyCache {

@@ -9,6 +9,7 @@ mod front;
 mod generation;
 mod mirror;
 mod pointer;
+mod shared;
 mod window;
 mod writer;
 

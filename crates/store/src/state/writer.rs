@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::generation::Generation;
-use super::mirror::Shared;
+use super::shared::Shared;
 
 /// The two threads of one generation: one writes closed windows, the other makes them durable.
 /// Two, so that a flush of half a second does not hold up the windows.

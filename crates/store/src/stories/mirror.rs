@@ -302,3 +302,76 @@ fn a_flush_is_forced_when_a_restart_would_replay_too_much() {
         |durable| *durable >= Some(20),
     );
 }
+
+fn sst_and_blob(folder: &Folder) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let state = folder.path().join("state/1");
+    let ending = |ending| {
+        let names = listing(&state).into_iter().map(|(path, _)| path);
+        names
+            .filter(|path| path.to_string_lossy().ends_with(ending))
+            .collect()
+    };
+    (ending(".sst"), ending(".blob"))
+}
+
+fn flip_all(files: &[PathBuf]) {
+    for file in files {
+        let mut bytes = std::fs::read(file).unwrap();
+        // Behind any header, before any index or footer.
+        bytes[40] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    }
+}
+
+/// Faults D34.
+#[test]
+fn a_flipped_bit_in_the_rows_is_found_when_they_are_loaded() {
+    let folder = Folder::with(hasty);
+    let mut node = Replica::new(&folder);
+    node.put("x");
+    node.settle();
+    node.opened.state.flush();
+    let image = folder.crash_image();
+    flip_all(&sst_and_blob(&image).0);
+    match image.try_open() {
+        Err(OpenError::StateDamaged { .. }) => {}
+        Err(other) => panic!("{other}"),
+        Ok(opened) => {
+            let error = opened.state.load().unwrap_err();
+            assert!(
+                error.to_string().contains("rejoins as a new member"),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// Faults D34.
+#[test]
+fn a_flipped_bit_in_a_body_stops_the_node_that_reads_it() {
+    let folder = Folder::with(hasty);
+    let mut node = Replica::new(&folder);
+    let job = node.put("b".repeat(20_000));
+    node.settle();
+    node.opened.state.flush();
+    let image = folder.crash_image();
+    flip_all(&sst_and_blob(&image).1);
+    let again = Replica::load(image.open());
+    let owed = again.owe(job, 20_000);
+    assert_eq!(owed.ready(), None);
+    assert!(owed.read().is_err());
+    assert!(owed.read().is_err());
+    assert_eq!(image.failures().len(), 1, "{:?}", image.failures());
+}
+
+#[test]
+fn a_state_without_its_pointer_is_refused_and_kept() {
+    let folder = Folder::with(hasty);
+    Replica::new(&folder).settle();
+    std::fs::remove_file(folder.path().join("state/CURRENT")).unwrap();
+    assert!(matches!(
+        folder.try_open(),
+        Err(OpenError::StateDamaged { .. })
+    ));
+    assert!(folder.path().join("state/1").exists());
+}

@@ -73,7 +73,7 @@ fn check_bodies(node: &Replica, bodies: &[(JobId, Bytes)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     /// Rules 1, 2, 6 and "Restart": whenever the power goes, what is found is the state of one
     /// applied index, and replaying the log from there ends where a node ends that never stopped.

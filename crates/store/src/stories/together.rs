@@ -155,3 +155,41 @@ fn a_crash_right_after_an_install_is_no_damage() {
     );
     assert_eq!(image.failures(), [""; 0]);
 }
+
+#[test]
+fn the_room_of_purged_entries_is_given_back() {
+    let folder = Folder::with(|options| options.state.window = Duration::ZERO);
+    let mut node = Replica::new(&folder);
+    let lines: Vec<_> = (1..=300)
+        .map(|index| {
+            // Nothing here is compressed, but let it not depend on that.
+            let noise: Vec<u8> = std::iter::repeat_with(rand::random).take(100_000).collect();
+            let payload = Payload {
+                batches: vec![noise.into()],
+                ..Payload::default()
+            };
+            Entry::new_normal(log_id(index), payload)
+        })
+        .collect();
+    let runtime = runtime();
+    for chunk in lines.chunks(20) {
+        runtime
+            .block_on(append(&mut node.opened.log, chunk.to_vec()))
+            .unwrap();
+    }
+    for _ in 0..300 {
+        node.put("x");
+    }
+    let size = || -> u64 {
+        let files = listing(&folder.path().join("log"));
+        files.iter().map(|(_, len)| len).sum()
+    };
+    assert!(size() > 25_000_000, "{} bytes", size());
+    let snapshot = node.snapshot().position();
+    assert_eq!(snapshot.index, 300);
+    runtime
+        .block_on(node.opened.log.purge(snapshot.into()))
+        .unwrap();
+    eventually(size, |size| *size < 5_000_000);
+    assert_eq!(folder.failures(), [""; 0]);
+}
