@@ -26,7 +26,7 @@ impl Roles {
     ///
     /// # Panics
     ///
-    /// They do not agree within 20 s; it shows what they said last.
+    /// They do not agree within 30 s; it shows what they said last.
     pub fn of(cluster: &Cluster) -> Self {
         let nodes = (0..cluster.nodes()).map(|node| (node, cluster.address(node)));
         Self::among(&nodes.collect::<Vec<_>>())
@@ -84,8 +84,12 @@ pub(crate) fn pairs(yaml: &str) -> BTreeMap<String, String> {
 }
 
 /// Looks until it finds.
-pub(crate) fn wait_for<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
-    let until = Instant::now() + Duration::from_secs(20);
+///
+/// # Panics
+///
+/// It finds nothing within 30 s; it shows what it saw last.
+pub fn wait_for<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+    let until = Instant::now() + Duration::from_secs(30);
     loop {
         match look() {
             Ok(found) => return found,
