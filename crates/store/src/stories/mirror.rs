@@ -145,7 +145,7 @@ fn the_membership_comes_back_with_the_state() {
             .into(),
     };
     node.membership(&membership);
-    node.settle();
+    assert_eq!(node.snapshot().membership(), membership);
     drop(node);
     assert_eq!(folder.open().state.load().unwrap().membership, membership);
 }
@@ -374,4 +374,40 @@ fn a_state_without_its_pointer_is_refused_and_kept() {
         Err(OpenError::StateDamaged { .. })
     ));
     assert!(folder.path().join("state/1").exists());
+}
+
+/// Rule 1: RocksDB flushes by itself when it likes. Were it one family alone, the rows on disk
+/// would be of a later entry than the applied index beside them.
+#[test]
+fn a_flush_nobody_asked_for_is_of_one_moment() {
+    let folder = Folder::with(|options| {
+        hasty(options);
+        // As small as RocksDB allows; the family of jobs fills long before the others.
+        options.state.memtable_bytes = 64 * 1024;
+        options.state.flush_bytes = u64::MAX;
+    });
+    let mut node = Replica::new(&folder);
+    let mut history = Vec::new();
+    for _ in 0..60 {
+        let index = node.next;
+        let entry = batch(index, index, 1, (0..100).map(|_| put("")).collect());
+        node.apply(&entry);
+        history.push(entry);
+        node.drain();
+    }
+    node.opened.state.halt();
+    let image = folder.crash_image();
+    let mut again = Replica::load(image.open());
+    assert!(again.next > 1, "nothing was flushed at all");
+    assert!(again.next < node.next, "everything was");
+    assert_eq!(
+        again.machine.server().ready,
+        100 * (again.next - 1),
+        "the jobs of another moment than entry {}",
+        again.next - 1
+    );
+    for entry in &history[usize::try_from(again.next - 1).unwrap()..] {
+        again.apply(entry);
+    }
+    assert_eq!(again.machine.digest(), node.machine.digest());
 }
