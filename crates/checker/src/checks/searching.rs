@@ -1,0 +1,239 @@
+//! Orders: of each job's operations, and of each tube's.
+
+use crate::{
+    Coverage, Finding, Run,
+    history::Nanos,
+    model::{Facts, Rule, Rules, Tube, World},
+    partition::{Plan, TubeFile},
+    search::{Found, Step, Stuck, search},
+    slice,
+};
+
+/// Configurations that one job's search may look at.
+const JOB_BUDGET: u64 = 300_000;
+
+/// Configurations that one tube's search may look at: so many, and so many for each operation.
+const TUBE_BUDGET: u64 = 1_000_000;
+const TUBE_BUDGET_PER_STEP: u64 = 60;
+
+/// Jobs that are told of; the others of a broken run look the same.
+const TOLD_MAX: usize = 30;
+
+/// Searches the life of each job.
+pub(crate) fn jobs(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for job in 0..plan.jobs.len() {
+        if findings.len() >= TOLD_MAX {
+            break;
+        }
+        let steps = plan.steps_of_job(run, job);
+        let part = Part::of_job(run, plan, job);
+        match part.search(&steps, Rules::ALL) {
+            Found::Order => coverage.jobs_searched += 1,
+            Found::OutOfBudget => coverage.jobs_unfinished += 1,
+            Found::None(stuck) => {
+                coverage.jobs_searched += 1;
+                findings.push(part.explain(run, plan, steps, &stuck, &Rule::OF_A_JOB));
+            }
+        }
+    }
+    findings
+}
+
+/// Searches each tube as a whole.
+pub(crate) fn tubes(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, tube) in &plan.tubes {
+        let steps = plan.steps_of_tube(run, tube, &tube.jobs);
+        let part = Part::of_tube(run, plan, tube, tube.jobs.clone());
+        let count = steps.len() as u64;
+        match part.search(&steps, Rules::ALL) {
+            Found::Order => {
+                coverage.tubes_searched.insert(name.to_string(), count);
+            }
+            Found::OutOfBudget => {
+                coverage.tubes_unfinished.insert(name.to_string(), count);
+            }
+            Found::None(stuck) => {
+                coverage.tubes_searched.insert(name.to_string(), count);
+                findings.push(explain_tube(run, plan, tube, &steps, &stuck));
+            }
+        }
+    }
+    findings
+}
+
+/// A part of the history that can be searched by itself.
+struct Part<'a> {
+    run: &'a Run,
+    plan: &'a Plan,
+    jobs: Vec<usize>,
+    facts: Vec<Facts>,
+    ghosts: &'a [Nanos],
+    strangers: &'a [Nanos],
+    single: bool,
+    budget: u64,
+}
+
+impl<'a> Part<'a> {
+    fn of_job(run: &'a Run, plan: &'a Plan, job: usize) -> Self {
+        let file = &plan.jobs[job];
+        Self {
+            run,
+            plan,
+            jobs: vec![job],
+            facts: vec![file.facts.clone()],
+            ghosts: plan.tubes.get(&file.tube).map_or(&[], |tube| &tube.ghosts),
+            strangers: &[],
+            single: true,
+            budget: JOB_BUDGET,
+        }
+    }
+
+    fn of_tube(run: &'a Run, plan: &'a Plan, tube: &'a TubeFile, jobs: Vec<usize>) -> Self {
+        Self {
+            run,
+            plan,
+            facts: jobs.iter().map(|job| plan.jobs[*job].facts.clone()).collect(),
+            jobs,
+            ghosts: &tube.ghosts,
+            strangers: &tube.strangers,
+            single: false,
+            budget: TUBE_BUDGET,
+        }
+    }
+
+    fn search(&self, steps: &[Step], rules: Rules) -> Found {
+        let world = World::new(rules, self.run.header.bounds, &self.plan.ends);
+        let mut tube =
+            Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single);
+        let steps_budget = TUBE_BUDGET_PER_STEP.saturating_mul(steps.len() as u64);
+        search(&mut tube, self.facts.len(), steps, self.budget.saturating_add(steps_budget))
+    }
+
+    fn is_broken(&self, steps: &[Step], rules: Rules) -> bool {
+        matches!(self.search(steps, rules), Found::None(_))
+    }
+
+    /// The rule whose dropping gives an order.
+    fn culprit(&self, steps: &[Step], rules: &[Rule]) -> Option<Rule> {
+        let orders = |rule: &&Rule| {
+            matches!(self.search(steps, Rules::ALL.without(**rule)), Found::Order)
+        };
+        rules.iter().find(orders).copied()
+    }
+
+    /// Names what was broken, with as little of the history as shows it.
+    fn explain(
+        &self,
+        run: &Run,
+        plan: &Plan,
+        steps: Vec<Step>,
+        stuck: &Stuck,
+        rules: &[Rule],
+    ) -> Finding {
+        let at = steps[stuck.step].to;
+        let culprit = self.culprit(&steps, rules);
+        let mut few = steps;
+        few.retain(|step| step.from <= at);
+        // What only looks can be left out without making a sound history unsound.
+        let mut kept = 0;
+        while kept < few.len() {
+            let quiet = few[kept].act.is_read() || few[kept].act.is_refusal();
+            let left_out = quiet.then(|| few.remove(kept));
+            let still = left_out.is_some()
+                && self.is_broken(&few, Rules::ALL)
+                && culprit.is_none_or(|rule| !self.is_broken(&few, Rules::ALL.without(rule)));
+            if still {
+                continue;
+            }
+            if let Some(step) = left_out {
+                few.insert(kept, step);
+            }
+            kept += 1;
+        }
+        let name = match self.jobs.as_slice() {
+            [job] => plan.name(run, *job),
+            jobs => {
+                let tube = jobs.first().map(|job| plan.jobs[*job].tube.to_string());
+                format!("tube {}", tube.unwrap_or_default())
+            }
+        };
+        let (invariant, breach) = culprit.map_or(
+            (
+                crate::Invariant::I17,
+                "no order of its operations explains the answers",
+            ),
+            |rule| (rule.invariant(), rule.breach()),
+        );
+        let mut lines = slice::lines(run, few.iter().filter_map(|step| step.op));
+        for step in few.iter().filter(|step| step.op.is_none()) {
+            lines.push(format!(
+                "{} at the end: {}",
+                slice::moment(run, step.from),
+                last_words(step)
+            ));
+        }
+        Finding::new(run, invariant, at, format!("{name}: {breach}"), lines)
+    }
+}
+
+fn last_words(step: &Step) -> String {
+    match &step.act {
+        crate::model::Act::Stats {
+            seen: Some(seen), ..
+        } => crate::history::Reply::JobStats(seen.clone()).to_string(),
+        _ => "it does not exist".to_owned(),
+    }
+}
+
+/// A tube has no order: with which of its jobs alone has it none?
+fn explain_tube(
+    run: &Run,
+    plan: &Plan,
+    tube: &TubeFile,
+    steps: &[Step],
+    stuck: &Stuck,
+) -> Finding {
+    let urgent = &steps[stuck.step];
+    let mut jobs: Vec<usize> = stuck.blamed.iter().copied().chain(urgent.act.job()).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let mut jobs: Vec<usize> = jobs.into_iter().map(|place| tube.jobs[place]).collect();
+    let part = |jobs: &[usize]| {
+        let part = Part::of_tube(run, plan, tube, jobs.to_vec());
+        let mut steps = plan.steps_of_tube(run, tube, jobs);
+        steps.retain(|step| step.from <= urgent.to);
+        // Of what concerns the tube as a whole: pauses, and what could not be placed.
+        steps.retain(|step| {
+            step.act.job().is_some()
+                || matches!(step.act, crate::model::Act::Pause { .. })
+                || step.op == urgent.op
+        });
+        (part, steps)
+    };
+    let (few, few_steps) = part(&jobs);
+    if !few.is_broken(&few_steps, Rules::ALL) {
+        let whole = Part::of_tube(run, plan, tube, tube.jobs.clone());
+        let mut finding = whole.explain(run, plan, steps.to_vec(), stuck, &Rule::OF_A_TUBE);
+        let tail = finding.slice.len().saturating_sub(40);
+        finding.slice.drain(..tail);
+        return finding;
+    }
+    let mut at = 0;
+    while at < jobs.len() {
+        let mut fewer = jobs.clone();
+        fewer.remove(at);
+        let (part, steps) = part(&fewer);
+        if part.is_broken(&steps, Rules::ALL) {
+            jobs = fewer;
+        } else {
+            at += 1;
+        }
+    }
+    let (few, few_steps) = part(&jobs);
+    match few.search(&few_steps, Rules::ALL) {
+        Found::None(stuck) => few.explain(run, plan, few_steps, &stuck, &Rule::OF_A_TUBE),
+        _ => few.explain(run, plan, few_steps, &Stuck::default(), &Rule::OF_A_TUBE),
+    }
+}

@@ -1,0 +1,348 @@
+//! The search of Wing and Gong, with Lowe's memory of configurations: is there an order?
+//!
+//! Operations are tried in the order of their questions. One may come next if no other that is
+//! still to be placed was answered before it was asked. A configuration (which are placed, and the
+//! state they lead to) that was tried once is not tried again. Operations without an answer are
+//! tried only where one with an answer needs them: they may be left out.
+
+use std::collections::HashSet;
+
+use crate::{
+    history::Nanos,
+    model::{Act, Tube, Undo, Window},
+};
+
+/// An operation as the search sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Which operation of the run, or none of them (what was left at the end).
+    pub(crate) op: Option<usize>,
+    pub(crate) from: Nanos,
+    /// `Nanos::MAX` if it may be left out.
+    pub(crate) to: Nanos,
+    pub(crate) act: Act,
+}
+
+/// What the search found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// There is an order.
+    Order,
+    /// There is none.
+    None(Stuck),
+    /// It gave up.
+    OutOfBudget,
+}
+
+/// How far it came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stuck {
+    /// The step that fits nowhere.
+    pub(crate) step: usize,
+    /// The jobs that stand against it.
+    pub(crate) blamed: Vec<usize>,
+}
+
+/// Calls and returns of the steps still to be placed, by time, as a linked list.
+struct Remaining {
+    next: Vec<usize>,
+    back: Vec<usize>,
+    /// The entry of each step's call and return.
+    call: Vec<usize>,
+    ret: Vec<usize>,
+    entries: Vec<(usize, bool)>,
+    left: usize,
+}
+
+const HEAD: usize = 0;
+
+impl Remaining {
+    fn new(steps: &[Step]) -> Self {
+        let mut times = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            if step.to != Nanos::MAX {
+                // A call stands before a return of the same moment: they may have overlapped.
+                times.push((step.from, false, at));
+                times.push((step.to, true, at));
+            }
+        }
+        times.sort_unstable();
+        let count = times.len() + 1;
+        let mut remaining = Self {
+            next: (1..=count).collect(),
+            back: (0..=count).map(|at| at.saturating_sub(1)).collect(),
+            call: vec![0; steps.len()],
+            ret: vec![0; steps.len()],
+            entries: vec![(usize::MAX, false)],
+            left: times.len() / 2,
+        };
+        for (at, (_, returns, step)) in (1..).zip(times) {
+            remaining.entries.push((step, returns));
+            if returns {
+                remaining.ret[step] = at;
+            } else {
+                remaining.call[step] = at;
+            }
+        }
+        remaining
+    }
+
+    fn entry(&self, at: usize) -> Option<(usize, bool)> {
+        self.entries.get(at).copied()
+    }
+
+    fn lift(&mut self, step: usize) {
+        for at in [self.call[step], self.ret[step]] {
+            let (back, next) = (self.back[at], self.next[at]);
+            self.next[back] = next;
+            if next < self.back.len() {
+                self.back[next] = back;
+            }
+        }
+        self.left -= 1;
+    }
+
+    fn lower(&mut self, step: usize) {
+        for at in [self.ret[step], self.call[step]] {
+            let (back, next) = (self.back[at], self.next[at]);
+            self.next[back] = at;
+            if next < self.back.len() {
+                self.back[next] = at;
+            }
+        }
+        self.left += 1;
+    }
+
+    /// The first step that must be placed before time goes on.
+    fn most_urgent(&self) -> Option<usize> {
+        let mut at = self.next[HEAD];
+        loop {
+            match self.entry(at)? {
+                (step, true) => return Some(step),
+                _ => at = self.next[at],
+            }
+        }
+    }
+}
+
+/// Where the search stands before one more step is placed.
+struct Frame {
+    low: Nanos,
+    horizon: Nanos,
+    urgent: usize,
+    /// The entry whose options are being tried.
+    cursor: usize,
+    option: usize,
+    /// Steps without an answer to be tried here; set when the others are exhausted.
+    optional: Option<Vec<usize>>,
+    at: usize,
+    touched: Vec<usize>,
+}
+
+/// A step that was placed, and how to take it back.
+struct Placed {
+    step: usize,
+    matured: Undo,
+    done: Undo,
+    set: u128,
+    frame: Frame,
+}
+
+struct Search<'s, 't> {
+    tube: &'s mut Tube<'t>,
+    steps: &'s [Step],
+    remaining: Remaining,
+    used: Vec<bool>,
+    /// Steps without an answer, by the job that they concern; the last list is of those that
+    /// concern the whole tube.
+    optional: Vec<Vec<usize>>,
+    seen: HashSet<u128>,
+    set: u128,
+    budget: u64,
+}
+
+/// Looks for an order. `budget` bounds the configurations that it looks at.
+pub(crate) fn search(tube: &mut Tube<'_>, jobs: usize, steps: &[Step], budget: u64) -> Found {
+    let mut optional = vec![Vec::new(); jobs + 1];
+    for (at, step) in steps.iter().enumerate() {
+        if step.to == Nanos::MAX {
+            optional[step.act.job().unwrap_or(jobs)].push(at);
+        }
+    }
+    let mut search = Search {
+        tube,
+        steps,
+        remaining: Remaining::new(steps),
+        used: vec![false; steps.len()],
+        optional,
+        seen: HashSet::new(),
+        set: 0,
+        budget,
+    };
+    search.run()
+}
+
+impl Search<'_, '_> {
+    fn run(&mut self) -> Found {
+        let mut placed: Vec<Placed> = Vec::new();
+        let mut stuck = Stuck::default();
+        let mut deepest = 0;
+        let Some(mut frame) = self.frame(0) else {
+            return Found::Order;
+        };
+        loop {
+            if self.budget == 0 {
+                self.rewind(placed);
+                return Found::OutOfBudget;
+            }
+            if let Some((step, matured, done)) = self.advance(&mut frame) {
+                let low = frame.low.max(self.steps[step].from);
+                placed.push(Placed {
+                    step,
+                    matured,
+                    done,
+                    set: self.set,
+                    frame,
+                });
+                self.set ^= mark(step);
+                self.used[step] = true;
+                if self.steps[step].to != Nanos::MAX {
+                    self.remaining.lift(step);
+                }
+                match self.frame(low) {
+                    Some(next) => frame = next,
+                    None => {
+                        self.rewind(placed);
+                        return Found::Order;
+                    }
+                }
+                continue;
+            }
+            let depth = self.steps.len() - self.remaining.left;
+            if depth >= deepest {
+                deepest = depth;
+                stuck = Stuck {
+                    step: frame.urgent,
+                    blamed: frame.touched.clone(),
+                };
+            }
+            match placed.pop() {
+                Some(last) => frame = self.take_back(last),
+                None => return Found::None(stuck),
+            }
+        }
+    }
+
+    fn rewind(&mut self, mut placed: Vec<Placed>) {
+        while let Some(last) = placed.pop() {
+            self.take_back(last);
+        }
+    }
+
+    fn take_back(&mut self, last: Placed) -> Frame {
+        self.tube.take_back(last.done);
+        self.tube.take_back(last.matured);
+        self.used[last.step] = false;
+        self.set = last.set;
+        if self.steps[last.step].to != Nanos::MAX {
+            self.remaining.lower(last.step);
+        }
+        last.frame
+    }
+
+    /// `None` if nothing is left to be placed.
+    fn frame(&self, low: Nanos) -> Option<Frame> {
+        let urgent = self.remaining.most_urgent()?;
+        Some(Frame {
+            low,
+            horizon: self.steps[urgent].to,
+            urgent,
+            cursor: self.remaining.next[HEAD],
+            option: 0,
+            optional: None,
+            at: 0,
+            touched: Vec::new(),
+        })
+    }
+
+    /// Places the next step that leads to something new.
+    fn advance(&mut self, frame: &mut Frame) -> Option<(usize, Undo, Undo)> {
+        loop {
+            let step = match &frame.optional {
+                None => match self.remaining.entry(frame.cursor) {
+                    Some((step, false)) => step,
+                    _ => {
+                        frame.optional = Some(self.optional_for(frame));
+                        frame.option = 0;
+                        continue;
+                    }
+                },
+                Some(list) => *list.get(frame.at)?,
+            };
+            if let Some((matured, done)) = self.place(step, frame) {
+                return Some((step, matured, done));
+            }
+            frame.option = 0;
+            if frame.optional.is_none() {
+                frame.cursor = self.remaining.next[frame.cursor];
+            } else {
+                frame.at += 1;
+            }
+        }
+    }
+
+    /// The next untried option of one step.
+    fn place(&mut self, step: usize, frame: &mut Frame) -> Option<(Undo, Undo)> {
+        let window = Window {
+            from: frame.low.max(self.steps[step].from),
+            to: frame.horizon,
+        };
+        let act = &self.steps[step].act;
+        let matured = self.tube.matured(window.from);
+        let matured = self.tube.apply(&matured);
+        let options = self.tube.options(act, window);
+        if frame.option == 0 && frame.optional.is_none() {
+            frame.touched.extend(act.job());
+            if let Err(blamed) = &options {
+                frame.touched.extend(blamed);
+            }
+        }
+        let options = options.unwrap_or_default();
+        while let Some(option) = options.get(frame.option) {
+            frame.option += 1;
+            self.budget = self.budget.saturating_sub(1);
+            let done = self.tube.apply(option);
+            if self.seen.insert(self.set ^ mark(step) ^ self.tube.hash()) {
+                return Some((matured, done));
+            }
+            self.tube.take_back(done);
+        }
+        self.tube.take_back(matured);
+        None
+    }
+
+    /// Steps without an answer that can matter here.
+    fn optional_for(&self, frame: &mut Frame) -> Vec<usize> {
+        frame.touched.sort_unstable();
+        frame.touched.dedup();
+        let whole = self.optional.len() - 1;
+        let lists = frame.touched.iter().copied().chain([whole]);
+        lists
+            .flat_map(|job| &self.optional[job])
+            .copied()
+            .filter(|step| !self.used[*step] && self.steps[*step].from <= frame.horizon)
+            .collect()
+    }
+}
+
+/// Marks a step in the hash of a set of steps.
+fn mark(step: usize) -> u128 {
+    // Two rounds of splitmix64.
+    let round = |salt: u64| {
+        let mut word = (step as u64).wrapping_add(salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        u128::from(word ^ (word >> 31))
+    };
+    (round(0x51) << 64) | round(0xA7)
+}
