@@ -4,6 +4,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use trellis_rpc::pb;
 use trellis_types::{NodeId, Timestamp};
 
 /// Samples that the offset is the largest of: about ten seconds of pings.
@@ -161,6 +162,26 @@ impl Clocks {
 
     fn elapsed(&self, now: Instant) -> u64 {
         ms(now.saturating_duration_since(self.base))
+    }
+}
+
+impl From<ClockReading> for pb::Clock {
+    fn from(reading: ClockReading) -> Self {
+        Self {
+            now: reading.now.map(|now| now.0),
+            sampled: reading.sampled.0,
+            wall: reading.wall_ms,
+        }
+    }
+}
+
+impl From<pb::Clock> for ClockReading {
+    fn from(clock: pb::Clock) -> Self {
+        Self {
+            now: clock.now.map(Timestamp),
+            sampled: Timestamp(clock.sampled),
+            wall_ms: clock.wall,
+        }
     }
 }
 

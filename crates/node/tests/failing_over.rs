@@ -3,9 +3,9 @@
 #[path = "support/cluster.rs"]
 mod cluster;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cluster::{Client, Cluster, RESERVE, delete, eventually, put};
+use cluster::{Client, Cluster, RESERVE, delete, eventually, put, put_for};
 use trellis_node::NodeSettings;
 use trellis_types::NodeId;
 
@@ -87,6 +87,33 @@ async fn waits_and_holds_of_others_live_through_a_fail_over() {
     assert_eq!(bob.asks(put("waited for")).await, "inserted 2");
     assert_eq!(ann.hears().await, "reserved 2 waited for");
     assert_eq!(ann.asks(delete(1)).await, "Deleted", "still hers");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ttr_runs_on_through_an_election_and_ends_neither_early_nor_late() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let (ann, bob) = (cluster.client(others[0]), cluster.client(others[1]));
+    let asked = Instant::now();
+    assert_eq!(ann.asks(put_for("x", 0, 4)).await, "inserted 1");
+    assert_eq!(ann.asks(RESERVE).await, "reserved 1 x");
+    let held = Instant::now();
+    bob.say([RESERVE]);
+    cluster.kill(leader).await;
+    assert_eq!(bob.hears().await, "reserved 1 x");
+    assert!(
+        asked.elapsed() >= Duration::from_secs(4),
+        "{:?}",
+        asked.elapsed()
+    );
+    // An election may come at the very end of it, on a busy machine.
+    assert!(
+        held.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        held.elapsed()
+    );
     cluster.end().await;
 }
 

@@ -62,14 +62,35 @@ impl Ledger {
     }
 }
 
-fn connect(core: &Mutex<Option<Core>>) -> Option<Client> {
-    core.lock().as_ref().and_then(Client::of)
+/// Where the clients of a node find it: its process' number, and its core while it lives.
+#[derive(Clone)]
+struct Address(Arc<Mutex<(u64, Option<Core>)>>);
+
+impl Address {
+    fn of(core: Core) -> Self {
+        Self(Arc::new(Mutex::new((0, Some(core)))))
+    }
+
+    fn set(&self, core: Option<Core>) {
+        let mut address = self.0.lock();
+        *address = (address.0 + 1, core);
+    }
+
+    /// A client, and the number of the process that serves it.
+    fn connect(&self) -> Option<(Client, u64)> {
+        let address = self.0.lock();
+        Some((Client::of(address.1.as_ref()?)?, address.0))
+    }
+
+    fn is_gone(&self, process: u64) -> bool {
+        self.0.lock().0 != process
+    }
 }
 
 /// Puts until it is told to stop; a new client whenever the last one is over.
-async fn producer(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
+async fn producer(node: Address, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
-        let Some(client) = connect(&core) else {
+        let Some((client, process)) = node.connect() else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
@@ -80,7 +101,7 @@ async fn producer(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc
             client.say(bodies.iter().map(|body| put_for(body.clone(), 0, 2)));
             let mut over = false;
             for body in bodies {
-                let Some(word) = client.next_word().await else {
+                let Some(word) = client.next_word(|| node.is_gone(process)).await else {
                     over = true;
                     break;
                 };
@@ -99,15 +120,15 @@ async fn producer(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc
             if over {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
 /// Reserves and deletes until it is told to stop.
-async fn worker(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
+async fn worker(node: Address, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
-        let Some(client) = connect(&core) else {
+        let Some((client, process)) = node.connect() else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
@@ -115,7 +136,7 @@ async fn worker(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc<A
             client.say([Call::Reserve {
                 timeout: Some(Seconds(1)),
             }]);
-            let Some(word) = client.next_word().await else {
+            let Some(word) = client.next_word(|| node.is_gone(process)).await else {
                 break;
             };
             if word.starts_with("closed") {
@@ -129,7 +150,7 @@ async fn worker(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc<A
             ledger.delivered(job, body);
             ledger.perhaps_deleted.lock().insert(job);
             client.say([delete(job)]);
-            match client.next_word().await.as_deref() {
+            match client.next_word(|| node.is_gone(process)).await.as_deref() {
                 Some("Deleted") => {
                     if !ledger.deleted.lock().insert(job) {
                         ledger.wrong.lock().push(format!("job {job} ended twice"));
@@ -146,7 +167,7 @@ async fn worker(core: Arc<Mutex<Option<Core>>>, ledger: Arc<Ledger>, stop: Arc<A
 struct Storm {
     cluster: Cluster,
     /// The cores that clients of each node find; `None` while its process is gone.
-    cores: BTreeMap<u64, Arc<Mutex<Option<Core>>>>,
+    cores: BTreeMap<u64, Address>,
 }
 
 impl Storm {
@@ -161,11 +182,11 @@ impl Storm {
             }
             1 => {
                 eprintln!("kills {node} for {pause:?}");
-                *self.cores[&node].lock() = None;
+                self.cores[&node].set(None);
                 let dead = self.cluster.kill(node).await;
                 tokio::time::sleep(pause).await;
                 self.cluster.revive(node, dead).await;
-                *self.cores[&node].lock() = Some(self.cluster.node(node).core.clone());
+                self.cores[&node].set(Some(self.cluster.node(node).core.clone()));
             }
             2 => {
                 eprintln!("freezes all for {pause:?}");
@@ -212,21 +233,21 @@ async fn nothing_acknowledged_is_lost_or_comes_back_whatever_happens() {
     let cores: BTreeMap<u64, _> = cluster
         .nodes
         .iter()
-        .map(|(id, node)| (*id, Arc::new(Mutex::new(Some(node.core.clone())))))
+        .map(|(id, node)| (*id, Address::of(node.core.clone())))
         .collect();
     let ledger = Arc::new(Ledger::default());
     let stop_putting = Arc::new(AtomicBool::new(false));
     let stop = Arc::new(AtomicBool::new(false));
     let mut producers = Vec::new();
     let mut workers = Vec::new();
-    for core in cores.values() {
+    for node in cores.values() {
         for _ in 0..2 {
-            let (core, ledger) = (core.clone(), ledger.clone());
-            producers.push(tokio::spawn(producer(core, ledger, stop_putting.clone())));
+            let (node, ledger) = (node.clone(), ledger.clone());
+            producers.push(tokio::spawn(producer(node, ledger, stop_putting.clone())));
         }
         for _ in 0..2 {
-            let (core, ledger) = (core.clone(), ledger.clone());
-            workers.push(tokio::spawn(worker(core, ledger, stop.clone())));
+            let (node, ledger) = (node.clone(), ledger.clone());
+            workers.push(tokio::spawn(worker(node, ledger, stop.clone())));
         }
     }
     let mut storm = Storm { cluster, cores };

@@ -5,6 +5,7 @@ mod merge;
 mod office;
 mod presence;
 mod stream;
+mod term;
 
 pub(crate) use merge::Merger;
 pub(crate) use office::{Office, OfficeEvent, watch_role};

@@ -24,6 +24,9 @@ pub(crate) const HOPS_MAX: u32 = 3;
 /// A member whose report is older does not count as living.
 pub(crate) const REPORT_COUNTS_FOR: Duration = Duration::from_millis(1_500);
 
+/// How long the leader waits before it tries a step again that did not come about.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
 /// How often the leader looks at its council.
 const COUNCIL_PACE: Duration = Duration::from_millis(250);
 
@@ -391,7 +394,7 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
             standing.councils.lock().clear();
             continue;
         }
-        let _one = standing.changing.lock().await;
+        let one = standing.changing.lock().await;
         let duty = next_duty(&council(&standing, &consensus));
         if let Duty::Rest(waiting) = duty {
             let mut known = standing.councils.lock();
@@ -426,7 +429,8 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
         };
         if let Err(refused) = done {
             warn!(?duty, %refused, "membership: not done yet, will be tried again");
-            sleep(super::STALL_HAND_OVER).await;
+            drop(one);
+            sleep(TRY_AGAIN).await;
         }
     }
 }

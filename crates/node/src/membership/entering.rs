@@ -55,6 +55,9 @@ pub(crate) async fn enter(standing: Arc<Standing>, consensus: Consensus) -> Resu
     if let Some(stop) = too_high(*standing.witnessed.level().borrow()) {
         return Err(stop);
     }
+    if standing.formed() && !standing.forming.join.is_empty() {
+        info!(cluster = ?standing.cluster(), "a member already: `join` is not looked at");
+    }
     // Where else to ask, beside the members: who formed or invited this node.
     let mut known: Vec<String> = Vec::new();
     let initialise = if standing.formed() {

@@ -52,7 +52,7 @@ pub(crate) use hello::{HelloAnswer, HelloVerdict, Known, Own, hello_verdict};
 pub(crate) use reports::report;
 pub(crate) use service::{ANY_CLUSTER, ANY_TARGET, PeerService};
 pub(crate) use snapshots::{LOG_KEPT_BYTES_MAX, LogView, SnapshotPolicy};
-pub(crate) use stall::{Progress, STALL_HAND_OVER, StallVerdict, StallWatch};
+pub(crate) use stall::{Progress, StallVerdict, StallWatch};
 pub(crate) use standing::{Stage, Standing, blocking};
 pub(crate) use succession::watch_leader;
 pub(crate) use table::{MemberTable, Seen};

@@ -193,7 +193,13 @@ fn compare(standing: &Standing, node: NodeId, name: &str, samples: &[DigestSampl
             if quarrels.insert(node, index).is_none() {
                 standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
                 let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
-                error!(index, node = name, ours, theirs, "two replicas are not equal");
+                error!(
+                    index,
+                    node = name,
+                    ours,
+                    theirs,
+                    "two replicas are not equal"
+                );
             }
         }
         Comparison::Equal(_) => drop(quarrels.remove(&node)),

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
+use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 use trellis_consensus::Member;
 use trellis_rpc::{Lane, pb, pb::peer_server::Peer};
 use trellis_types::{NodeId, Run};
 
-use super::{CoreView, Known, Standing, changes, convert, reports, succession};
+use super::{CHANGE_TIMEOUT, CoreView, Known, Standing, changes, convert, reports, succession};
 
 /// Methods that a node answers whoever asks and for whomever: they are how nodes get to know
 /// each other. Their handlers look at cluster and id themselves.
@@ -192,7 +193,10 @@ impl Peer for PeerService {
             ..request
         };
         let mut peer = standing.peers.peer(leader, &address, Lane::Control)?;
-        peer.join(passed_on).await
+        match timeout(CHANGE_TIMEOUT, peer.join(passed_on)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::deadline_exceeded("the leader does not answer")),
+        }
     }
 
     async fn change(

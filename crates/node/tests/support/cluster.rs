@@ -4,8 +4,13 @@
 #![allow(unreachable_pub, reason = "compiled into each file of stories")]
 #![allow(dead_code, reason = "every story uses some of the words")]
 
+#[path = "client.rs"]
+mod client;
+#[path = "wires.rs"]
+mod wires;
+
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     io,
     sync::{
         Arc,
@@ -14,26 +19,18 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
-use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, mpsc, watch},
-    time::{Instant, sleep},
-};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tokio::time::{Instant, sleep};
 use trellis_consensus::{
     Consensus, ConsensusSettings, Member, StateStore,
     memory::{LocalNetwork, MemoryLog, MemoryState},
 };
-use trellis_node::{
-    Answer, Call, CloseReason, Core, CoreParts, DoorState, Neighbours, NodeSettings, Outlet,
-    Session,
-};
+use trellis_node::{Core, CoreParts, DoorState, NodeSettings};
 use trellis_queue::Machine;
-use trellis_rpc::pb;
-use trellis_types::{JobId, NodeId, Priority, Run, Seconds, TubeName};
+use trellis_types::{NodeId, Run};
+
+#[allow(unused_imports, reason = "every story uses some of the words")]
+pub use client::{Client, POLL, RESERVE, delete, put, put_for, tube};
+use wires::Wires;
 
 /// Nothing in a test takes longer, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -278,299 +275,5 @@ impl Cluster {
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.kill(id).await;
         }
-    }
-}
-
-#[derive(Default)]
-struct Heard {
-    words: Mutex<Vec<String>>,
-    bell: Notify,
-}
-
-struct Ear(Arc<Heard>);
-
-impl Outlet for Ear {
-    fn deliver(&self, answers: &mut Vec<Answer>) {
-        self.0
-            .words
-            .lock()
-            .extend(answers.drain(..).map(|answer| text(&answer)));
-        self.0.bell.notify_one();
-    }
-
-    fn close(&self, why: CloseReason) {
-        self.0.words.lock().push(format!("closed: {why:?}"));
-        self.0.bell.notify_one();
-    }
-}
-
-fn text(answer: &Answer) -> String {
-    let read = |body: &trellis_node::Owed| {
-        let body = body.read().expect("a body");
-        String::from_utf8_lossy(&body).into_owned()
-    };
-    match answer {
-        Answer::Inserted(job) => format!("inserted {job}"),
-        Answer::Reserved { job, body } => format!("reserved {job} {}", read(body)),
-        Answer::Found { job, body } => format!("found {job} {}", read(body)),
-        Answer::Using(tube) => format!("using {tube}"),
-        Answer::Watching(count) => format!("watching {count}"),
-        other => format!("{other:?}"),
-    }
-}
-
-pub struct Client {
-    pub session: Session,
-    heard: Arc<Heard>,
-}
-
-impl Client {
-    /// A client of the node, if it takes one.
-    pub fn of(core: &Core) -> Option<Self> {
-        let heard = Arc::new(Heard::default());
-        let session = core.connect(Arc::new(Ear(heard.clone()))).ok()?;
-        Some(Self { session, heard })
-    }
-
-    /// The next word; `None` if none comes for ten seconds, as when the process is gone.
-    pub async fn next_word(&self) -> Option<String> {
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            {
-                let mut words = self.heard.words.lock();
-                if !words.is_empty() {
-                    return Some(words.remove(0));
-                }
-            }
-            let bell = self.heard.bell.notified();
-            tokio::time::timeout_at(end, bell).await.ok()?;
-        }
-    }
-
-    pub fn say(&self, calls: impl IntoIterator<Item = Call>) {
-        self.session.submit(&mut calls.into_iter().collect());
-    }
-
-    /// The next `count` words that it hears.
-    pub async fn hears_next(&self, count: usize) -> Vec<String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            {
-                let mut words = self.heard.words.lock();
-                if words.len() >= count {
-                    return words.drain(..count).collect();
-                }
-            }
-            let bell = self.heard.bell.notified();
-            if tokio::time::timeout_at(end, bell).await.is_err() {
-                panic!(
-                    "{count} words wanted; last heard: {:?}",
-                    self.heard.words.lock()
-                );
-            }
-        }
-    }
-
-    pub async fn hears(&self) -> String {
-        self.hears_next(1).await.remove(0)
-    }
-
-    /// What it has heard and nobody asked for.
-    pub fn heard(&self) -> Vec<String> {
-        self.heard.words.lock().clone()
-    }
-
-    pub async fn asks(&self, call: Call) -> String {
-        self.say([call]);
-        self.hears().await
-    }
-}
-
-pub fn put(body: impl Into<Bytes>) -> Call {
-    put_for(body, 0, 60)
-}
-
-pub fn put_for(body: impl Into<Bytes>, delay: u32, ttr: u32) -> Call {
-    Call::Put {
-        priority: Priority(0),
-        delay: Seconds(delay),
-        ttr: Seconds(ttr),
-        body: body.into(),
-    }
-}
-
-pub const RESERVE: Call = Call::Reserve { timeout: None };
-pub const POLL: Call = Call::Reserve {
-    timeout: Some(Seconds(0)),
-};
-
-pub fn delete(job: u64) -> Call {
-    Call::Delete(JobId(job))
-}
-
-pub fn tube(name: &str) -> TubeName {
-    TubeName::parse(name.as_bytes()).expect("a tube's name")
-}
-
-/// The wires between cores, as [`LocalNetwork`] is those of Raft.
-#[derive(Clone, Default)]
-pub struct Wires(Arc<Inner>);
-
-struct Inner {
-    cores: Mutex<BTreeMap<NodeId, Core>>,
-    /// From whom to whom nothing gets; and how often somebody was detached.
-    cuts: watch::Sender<HashSet<(NodeId, NodeId)>>,
-    gone: watch::Sender<HashSet<NodeId>>,
-}
-
-impl Default for Inner {
-    fn default() -> Self {
-        Self {
-            cores: Mutex::default(),
-            cuts: watch::Sender::new(HashSet::new()),
-            gone: watch::Sender::new(HashSet::new()),
-        }
-    }
-}
-
-impl Wires {
-    fn attach(&self, node: NodeId, core: Core) {
-        self.0.cores.lock().insert(node, core);
-        self.0.gone.send_modify(|gone| {
-            gone.remove(&node);
-        });
-    }
-
-    fn detach(&self, node: NodeId) {
-        self.0.cores.lock().remove(&node);
-        self.0.gone.send_modify(|gone| {
-            gone.insert(node);
-        });
-    }
-
-    fn of(&self, from: NodeId) -> Wire {
-        Wire {
-            wires: self.clone(),
-            from,
-        }
-    }
-
-    fn isolate(&self, node: NodeId) {
-        let others: Vec<_> = self.0.cores.lock().keys().copied().collect();
-        self.0.cuts.send_modify(|cuts| {
-            for other in others.into_iter().filter(|other| *other != node) {
-                cuts.insert((node, other));
-                cuts.insert((other, node));
-            }
-        });
-    }
-
-    fn cut(&self, from: NodeId, to: NodeId) {
-        self.0.cuts.send_modify(|cuts| {
-            cuts.insert((from, to));
-        });
-    }
-
-    fn mend(&self) {
-        self.0.cuts.send_modify(HashSet::clear);
-    }
-
-    async fn passes(&self, from: NodeId, to: NodeId) {
-        let mut cuts = self.0.cuts.subscribe();
-        let _ = cuts.wait_for(|cuts| !cuts.contains(&(from, to))).await;
-    }
-
-    async fn is_gone(&self, node: NodeId) {
-        let mut gone = self.0.gone.subscribe();
-        let _ = gone.wait_for(|gone| gone.contains(&node)).await;
-    }
-
-    fn core(&self, node: NodeId) -> Result<Core, Status> {
-        let core = self.0.cores.lock().get(&node).cloned();
-        core.ok_or_else(|| Status::unavailable("connection refused"))
-    }
-}
-
-#[derive(Clone)]
-struct Wire {
-    wires: Wires,
-    from: NodeId,
-}
-
-impl Wire {
-    /// Carries messages while both ends live and the cable is whole.
-    fn carry<T: Send + 'static>(
-        &self,
-        from: NodeId,
-        to: NodeId,
-        mut messages: BoxStream<'static, T>,
-    ) -> mpsc::Receiver<T> {
-        let (sender, receiver) = mpsc::channel(64);
-        let wires = self.wires.clone();
-        tokio::spawn(async move {
-            loop {
-                let message = tokio::select! {
-                    message = messages.next() => message,
-                    () = wires.is_gone(from) => return,
-                    () = wires.is_gone(to) => return,
-                    () = sender.closed() => return,
-                };
-                let Some(message) = message else { return };
-                tokio::select! {
-                    () = wires.passes(from, to) => {}
-                    () = wires.is_gone(to) => return,
-                }
-                if sender.send(message).await.is_err() {
-                    return;
-                }
-            }
-        });
-        receiver
-    }
-}
-
-impl Neighbours for Wire {
-    fn forward(
-        &self,
-        leader: NodeId,
-        up: mpsc::Receiver<pb::ForwardUp>,
-    ) -> BoxFuture<'static, Result<BoxStream<'static, Result<pb::ForwardDown, Status>>, Status>>
-    {
-        let this = self.clone();
-        async move {
-            this.wires.passes(this.from, leader).await;
-            let core = this.wires.core(leader)?;
-            let up = this.carry(this.from, leader, ReceiverStream::new(up).boxed());
-            let down = core.forward(Some(this.from), ReceiverStream::new(up).map(Ok));
-            let down = this.carry(leader, this.from, down);
-            Ok(ReceiverStream::new(down).boxed())
-        }
-        .boxed()
-    }
-
-    fn read_index(&self, leader: NodeId) -> BoxFuture<'static, Result<pb::ReadIndexReply, Status>> {
-        let this = self.clone();
-        async move {
-            this.wires.passes(this.from, leader).await;
-            let reply = this.wires.core(leader)?.read_index().await;
-            this.wires.passes(leader, this.from).await;
-            reply
-        }
-        .boxed()
-    }
-
-    fn census(
-        &self,
-        node: NodeId,
-        request: pb::CensusRequest,
-    ) -> BoxFuture<'static, Result<pb::CensusReply, Status>> {
-        let this = self.clone();
-        async move {
-            this.wires.passes(this.from, node).await;
-            let reply = this.wires.core(node)?.census(&request);
-            this.wires.passes(node, this.from).await;
-            reply
-        }
-        .boxed()
     }
 }

@@ -1,37 +1,37 @@
+mod tasks;
+mod view;
+
 use std::{
     io,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, oneshot, watch},
     task::JoinSet,
 };
-use tonic::{Status, Streaming};
+use tonic::Status;
 use tracing::{error, info, warn};
-use trellis_consensus::{Bodies, Consensus, fail_stop};
+use trellis_consensus::{Bodies, Consensus};
 use trellis_queue::LeaderCommand;
 use trellis_rpc::pb;
 use trellis_types::{NodeId, OriginId, Run, Timestamp, TubeName};
 
 use crate::{
-    Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeMetrics, NodeSettings, Outlet, Refused,
-    Session,
-    clock::ClockReading,
+    Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeMetrics, NodeSettings, Outlet,
+    Refused, Session,
     leader::{Office, OfficeEvent, serve_forward, watch_role},
-    membership::CoreView,
     neighbours::Neighbours,
     origin::{Effects, Origin, Phase, forward},
     reads::{ReadQueue, serve_reads},
 };
+use tasks::{draw_runs, look_after};
 
 /// How often leases and overdue commands are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a planned stop waits for the clients' commands under way.
-const RELEASE_MAX: Duration = Duration::from_secs(4);
 /// A node is ready while it has heard a leader that counts within this time.
 pub const READY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -347,66 +347,6 @@ impl Core {
     }
 }
 
-impl CoreView for Core {
-    fn leader_heard(&self) -> Option<Duration> {
-        self.leader_heard()
-    }
-
-    fn is_present(&self, node: NodeId) -> bool {
-        self.is_present(node)
-    }
-
-    fn clock_report(&self) -> pb::Clock {
-        self.clock_report()
-    }
-
-    fn learn_clock(&self, node: NodeId, clock: pb::Clock) {
-        self.learn_clock(node, clock);
-    }
-
-    fn origin(&self) -> Option<OriginId> {
-        match *self.0.doors.borrow() {
-            DoorState::Open { origin } => Some(origin),
-            DoorState::Closed { .. } => None,
-        }
-    }
-
-    fn why_closed(&self) -> String {
-        match *self.0.doors.borrow() {
-            DoorState::Open { .. } => String::new(),
-            DoorState::Closed { why } => why.to_owned(),
-        }
-    }
-
-    fn forward(
-        &self,
-        up: Streaming<pb::ForwardUp>,
-    ) -> Result<BoxStream<'static, Result<pb::ForwardDown, Status>>, Status> {
-        Ok(self.forward(None, up))
-    }
-
-    fn read_index(&self) -> BoxFuture<'_, Result<pb::ReadIndexReply, Status>> {
-        Box::pin(self.read_index())
-    }
-
-    fn census(&self, request: pb::CensusRequest) -> BoxFuture<'_, Result<pb::CensusReply, Status>> {
-        let reply = self.census(&request);
-        Box::pin(async move { reply })
-    }
-
-    fn propose(&self, commands: Vec<LeaderCommand>) -> BoxFuture<'_, Result<u64, String>> {
-        Box::pin(async move {
-            self.propose(commands)
-                .await
-                .map_err(|error| error.to_string())
-        })
-    }
-
-    fn close_doors(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.release_clients(RELEASE_MAX))
-    }
-}
-
 impl Inner {
     /// Does something to the origin under its lock, and what follows from it outside.
     pub(crate) fn with_origin<R>(&self, act: impl FnOnce(&mut Origin) -> R) -> R {
@@ -504,76 +444,5 @@ impl Inner {
 
     fn is_stopping(&self) -> bool {
         *self.stopping.lock()
-    }
-}
-
-/// Draws a run whenever there is no origin: at the start, and after every fence.
-async fn draw_runs(core: Arc<Inner>, next_run: Arc<dyn Fn() -> io::Result<Run> + Send + Sync>) {
-    let mut phase = core.phase.subscribe();
-    loop {
-        let fenced = *phase.borrow_and_update() == Phase::Fenced;
-        if fenced && !core.is_stopping() {
-            let next_run = next_run.clone();
-            let run = match tokio::task::spawn_blocking(move || next_run()).await {
-                Ok(Ok(run)) => run,
-                Ok(Err(error)) => {
-                    fail_stop(format_args!("the run counter could not be raised: {error}"));
-                    return;
-                }
-                // The runtime stops.
-                Err(_) => return,
-            };
-            let origin = OriginId { node: core.me, run };
-            info!(%origin, "wants to open its origin");
-            core.with_origin(|state| {
-                if state.phase() == Phase::Fenced {
-                    state.opening(origin);
-                }
-            });
-        }
-        if phase.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Fences when no leader is heard, and tells clients whose commands have waited too long.
-async fn look_after(core: Arc<Inner>) {
-    let mut looks = tokio::time::interval(LOOK_INTERVAL);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        looks.tick().await;
-        let now = crate::now();
-        let heard = *core.heard.lock();
-        core.with_origin(|origin| {
-            let silent = heard.is_none_or(|heard| {
-                now.saturating_duration_since(heard) > core.settings.fence_after()
-            });
-            if silent && matches!(origin.phase(), Phase::Open(_)) {
-                warn!("no leader heard for too long: sessions are given up");
-                origin.fence(CloseReason::Fenced);
-            }
-            origin.overdue(now);
-        });
-    }
-}
-
-impl From<ClockReading> for pb::Clock {
-    fn from(reading: ClockReading) -> Self {
-        Self {
-            now: reading.now.map(|now| now.0),
-            sampled: reading.sampled.0,
-            wall: reading.wall_ms,
-        }
-    }
-}
-
-impl From<pb::Clock> for ClockReading {
-    fn from(clock: pb::Clock) -> Self {
-        Self {
-            now: clock.now.map(Timestamp),
-            sampled: Timestamp(clock.sampled),
-            wall_ms: clock.wall,
-        }
     }
 }

@@ -1,0 +1,63 @@
+use std::{io, sync::Arc};
+
+use tokio::time::MissedTickBehavior;
+use tracing::{info, warn};
+use trellis_consensus::fail_stop;
+use trellis_types::{OriginId, Run};
+
+use super::{Inner, LOOK_INTERVAL};
+use crate::{CloseReason, origin::Phase};
+
+/// Draws a run whenever there is no origin: at the start, and after every fence.
+pub(super) async fn draw_runs(
+    core: Arc<Inner>,
+    next_run: Arc<dyn Fn() -> io::Result<Run> + Send + Sync>,
+) {
+    let mut phase = core.phase.subscribe();
+    loop {
+        let fenced = *phase.borrow_and_update() == Phase::Fenced;
+        if fenced && !core.is_stopping() {
+            let next_run = next_run.clone();
+            let run = match tokio::task::spawn_blocking(move || next_run()).await {
+                Ok(Ok(run)) => run,
+                Ok(Err(error)) => {
+                    fail_stop(format_args!("the run counter could not be raised: {error}"));
+                    return;
+                }
+                // The runtime stops.
+                Err(_) => return,
+            };
+            let origin = OriginId { node: core.me, run };
+            info!(%origin, "wants to open its origin");
+            core.with_origin(|state| {
+                if state.phase() == Phase::Fenced {
+                    state.opening(origin);
+                }
+            });
+        }
+        if phase.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Fences when no leader is heard, and tells clients whose commands have waited too long.
+pub(super) async fn look_after(core: Arc<Inner>) {
+    let mut looks = tokio::time::interval(LOOK_INTERVAL);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let now = crate::now();
+        let heard = *core.heard.lock();
+        core.with_origin(|origin| {
+            let silent = heard.is_none_or(|heard| {
+                now.saturating_duration_since(heard) > core.settings.fence_after()
+            });
+            if silent && matches!(origin.phase(), Phase::Open(_)) {
+                warn!("no leader heard for too long: sessions are given up");
+                origin.fence(CloseReason::Fenced);
+            }
+            origin.overdue(now);
+        });
+    }
+}
