@@ -9,6 +9,7 @@ use trellis_wire::beanstalk::{
 ///
 /// Checks on the way that each step takes something, that no byte is lost or made up, and that
 /// nothing is kept beyond one line or one body.
+#[allow(dead_code, reason = "each user needs only one of the two")]
 pub(crate) fn steps_of(bytes: &[u8], pieces: &[usize], body_bytes_max: u32) -> Vec<Step> {
     let mut decoder = Decoder::new(body_bytes_max);
     let mut steps = Vec::new();
