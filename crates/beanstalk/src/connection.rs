@@ -1,4 +1,4 @@
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, sync::Arc};
 
 use bytes::BytesMut;
 use tokio_util::sync::CancellationToken;
@@ -22,9 +22,6 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of an unfinished body up to which a connection needs no place in the ledger.
 const BODY_BYTES_FREE: usize = 4 * 1024;
-
-/// How long the last replies may take when the session is over already.
-const FAREWELL: Duration = Duration::from_secs(30);
 
 /// Serves one connection until it is over, or until `closed`.
 pub(crate) async fn serve<B: Backing>(
@@ -66,10 +63,11 @@ pub(crate) async fn serve<B: Backing>(
             finish = &mut writing => finish,
             end = reading => match end {
                 End::Broken => Finish::Broken,
-                // The last answers are on their way; they may need the socket to get room.
+                // Answers to what stands before it are on their way, or a reserve waits there.
                 End::Quit => tokio::select! {
                     () = closed.cancelled() => Finish::Broken,
-                    finish = tokio::time::timeout(FAREWELL, writing) => finish.unwrap_or(Finish::Broken),
+                    finish = writing => finish,
+                    () = end_of(&socket, &session) => Finish::Broken,
                 },
             },
         }
@@ -78,6 +76,16 @@ pub(crate) async fn serve<B: Backing>(
         socket.farewell();
     }
     outbox.hang_up();
+}
+
+/// Watches a client that is not read any more: returns when it is gone, and ends its wait when it
+/// shuts its sending side.
+async fn end_of<S: Talk>(socket: &Socket, session: &S) {
+    if let Ok(false) = socket.hung_up().await {
+        session.hung_up();
+        // Returns with an error or never.
+        drop(socket.broken().await);
+    }
 }
 
 /// How reading ends.

@@ -13,6 +13,7 @@
 
 mod accept;
 mod backing;
+mod backlog;
 mod calls;
 mod connection;
 mod door;

@@ -1,21 +1,25 @@
 use std::{
-    collections::VecDeque,
-    io::{self, IoSlice},
+    io,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::BytesMut;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::sleep,
+};
 use trellis_node::{Answer, CloseReason, Outlet};
 use trellis_types::limits;
 
 use crate::{
+    backlog::{Backlog, Next, Piece},
     ledger::{Debtor, Ledger, Seat},
-    replies::{self, Owing, Wired},
+    replies::{self, Owing},
     socket::Socket,
 };
 
@@ -23,11 +27,8 @@ use crate::{
 /// With what was submitted before, this bounds what one slow client can make the node keep.
 pub(crate) const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// Body bytes that are fetched from disk at once for one connection; one body may be larger.
-const FETCH_BYTES: usize = 256 * 1024;
-
-/// Slices of one vectored write.
-const SLICES: usize = 16;
+/// How long the last replies may make no progress when the session is over already.
+const FAREWELL: Duration = Duration::from_secs(30);
 
 /// One connection's way out: takes answers on whatever thread they come, encodes them, and writes
 /// at once what the socket takes. The rest waits here, in order, for the connection's own task
@@ -45,14 +46,7 @@ pub(crate) struct Outbox {
 }
 
 struct State {
-    /// Gone when the connection is over: the node may keep the outbox longer than the socket.
-    socket: Option<Arc<Socket>>,
-    pieces: VecDeque<Piece>,
-    /// Bytes in `pieces`, bodies that are not here included.
-    waiting: usize,
-    /// So many bytes that the task has taken off the front of `pieces`, to read them from disk;
-    /// nothing may be written before they are back. They count as waiting.
-    fetching: Option<usize>,
+    backlog: Backlog,
     /// Calls handed to the node and not answered.
     unanswered: usize,
     /// One of them can have an answer of any length.
@@ -66,10 +60,11 @@ struct State {
     seat: Seat<Outbox>,
 }
 
-enum Piece {
-    Encoded(BytesMut),
-    Body(Bytes),
-    Owing(Owing),
+impl State {
+    /// Whether nothing more will be said when the backlog is written.
+    fn is_over(&self) -> bool {
+        self.closing.is_some() || self.input_over && self.unanswered == 0
+    }
 }
 
 /// How a connection's writing ends.
@@ -91,10 +86,7 @@ impl Outbox {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             state: Mutex::new(State {
-                socket: Some(socket),
-                pieces: VecDeque::new(),
-                waiting: 0,
-                fetching: None,
+                backlog: Backlog::new(socket),
                 unanswered: 0,
                 heavy: false,
                 reader_waits: false,
@@ -117,7 +109,7 @@ impl Outbox {
     /// How many more calls may be handed to the node now.
     pub(crate) fn may_submit(&self) -> usize {
         let state = self.state.lock();
-        if state.heavy || state.waiting >= WAITING_BYTES_MAX || state.closing.is_some() {
+        if state.heavy || state.backlog.bytes() >= WAITING_BYTES_MAX || state.closing.is_some() {
             0
         } else {
             limits::CONNECTION_PIPELINE_MAX.saturating_sub(state.unanswered)
@@ -130,10 +122,12 @@ impl Outbox {
             {
                 let mut state = self.state.lock();
                 let full = state.heavy
-                    || state.waiting >= WAITING_BYTES_MAX
+                    || state.backlog.bytes() >= WAITING_BYTES_MAX
                     || state.unanswered >= limits::CONNECTION_PIPELINE_MAX;
                 state.reader_waits = full;
-                if !full {
+                // When the session is over nothing is read any more; the writing half ends the
+                // connection.
+                if !full && state.closing.is_none() {
                     return;
                 }
             }
@@ -160,18 +154,18 @@ impl Outbox {
     /// how it ended. Runs in the connection's task, beside its reading.
     pub(crate) async fn write_rest(&self, socket: &Socket) -> Finish {
         loop {
-            let todo = {
+            let (next, over) = {
                 let mut state = self.state.lock();
-                if state.flush().is_err() || self.evicted.load(Ordering::Relaxed) {
+                if state.backlog.flush().is_err() || self.evicted.load(Ordering::Relaxed) {
                     return Finish::Broken;
                 }
                 self.settle(&mut state);
-                state.todo()
+                (state.backlog.next(), state.is_over())
             };
-            match todo {
-                Todo::Nothing => self.left.notified().await,
-                Todo::Finished => return Finish::Orderly,
-                Todo::Wait => {
+            match next {
+                Next::Nothing if over => return Finish::Orderly,
+                Next::Nothing => self.left.notified().await,
+                Next::Wait => {
                     // An eviction has to get through to one who never reads.
                     tokio::select! {
                         ready = socket.ready(tokio::io::Interest::WRITABLE) => {
@@ -180,20 +174,13 @@ impl Outbox {
                             }
                         }
                         () = self.left.notified() => {}
+                        () = sleep(FAREWELL), if over => return Finish::Broken,
                     }
                 }
-                Todo::Fetch(owing) => {
-                    let fetched = self.fetch(owing).await;
-                    let mut state = self.state.lock();
-                    state.waiting -= state.fetching.take().unwrap_or(0);
-                    let Ok(pieces) = fetched else {
-                        return Finish::Broken;
-                    };
-                    pieces
-                        .into_iter()
-                        .rev()
-                        .for_each(|piece| state.unshift(piece));
-                }
+                Next::Fetch(owing) => match self.fetch(owing).await {
+                    Ok(pieces) => self.state.lock().backlog.fetched(pieces),
+                    Err(_) => return Finish::Broken,
+                },
             }
         }
     }
@@ -222,7 +209,7 @@ impl Outbox {
 
     /// Brings ledger and reader up to date after anything was queued or written.
     fn settle(&self, state: &mut State) {
-        let waiting = state.waiting;
+        let waiting = state.backlog.bytes();
         state.seat.set(waiting, false, &self.me);
         if state.reader_waits
             && !state.heavy
@@ -237,10 +224,7 @@ impl Outbox {
     /// Drops the socket and what waits; the node may hold the outbox a little longer.
     pub(crate) fn hang_up(&self) {
         let mut state = self.state.lock();
-        state.socket = None;
-        state.pieces = VecDeque::new();
-        state.waiting = 0;
-        state.fetching = None;
+        state.backlog.end();
         self.settle(&mut state);
     }
 }
@@ -251,26 +235,23 @@ impl Outlet for Outbox {
         state.unanswered = state.unanswered.saturating_sub(answers.len());
         // Only the last call can be heavy, so when all are answered it is.
         state.heavy &= state.unanswered > 0;
-        if state.socket.is_none() {
+        if state.backlog.is_over() {
             answers.clear();
             return;
         }
         let written = SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             for answer in answers.drain(..) {
-                state.queue(answer, scratch);
+                state.backlog.queue(answer, scratch);
             }
-            let written = state.flush_with(scratch);
+            let written = state.backlog.flush_with(scratch);
             if scratch.capacity() > SCRATCH_BYTES_MAX {
                 *scratch = BytesMut::new();
             }
             written
         });
         self.settle(&mut state);
-        let wake = written.is_err()
-            || !state.pieces.is_empty()
-            || state.closing.is_some()
-            || state.input_over && state.unanswered == 0;
+        let wake = written.is_err() || !state.backlog.is_empty() || state.is_over();
         drop(state);
         if wake {
             self.left.notify_one();
@@ -305,208 +286,3 @@ thread_local! {
 
 /// What a thread keeps of [`SCRATCH`] between two rounds.
 const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
-
-enum Todo {
-    /// Nothing waits.
-    Nothing,
-    /// The socket is full.
-    Wait,
-    /// The socket has room and the next thing is a body that is not here.
-    Fetch(Vec<Owing>),
-    /// All is said.
-    Finished,
-}
-
-impl Piece {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Encoded(text) => text.len(),
-            Self::Body(body) => body.len(),
-            Self::Owing(owing) => owing.bytes(),
-        }
-    }
-
-    fn here(&self) -> Option<&[u8]> {
-        match self {
-            Self::Encoded(text) => Some(text),
-            Self::Body(body) => Some(body),
-            Self::Owing(_) => None,
-        }
-    }
-}
-
-impl State {
-    /// Encodes one answer behind what waits: into `scratch` while that is all there is.
-    fn queue(&mut self, answer: Answer, scratch: &mut BytesMut) {
-        match replies::wired(answer) {
-            Wired::Whole(reply) => self.append(&reply, scratch),
-            // When nothing is held up a body that is in memory goes straight out. Behind something
-            // that waits it stays where it is: memory is not to fill with what nobody reads.
-            Wired::Owing(owing) => {
-                match owing
-                    .ready()
-                    .filter(|_| scratch.len() + self.waiting < WAITING_BYTES_MAX)
-                {
-                    Some(reply) => self.append(&reply, scratch),
-                    None => {
-                        self.push_scratch(scratch);
-                        self.push(Piece::Owing(owing));
-                    }
-                }
-            }
-        }
-    }
-
-    fn append(&mut self, reply: &trellis_wire::beanstalk::Reply, scratch: &mut BytesMut) {
-        if let Some(body) = replies::encode(reply, scratch) {
-            self.push_scratch(scratch);
-            self.push(Piece::Body(body));
-            scratch.extend_from_slice(b"\r\n");
-        }
-    }
-
-    fn push(&mut self, piece: Piece) {
-        self.waiting += piece.bytes();
-        self.pieces.push_back(piece);
-    }
-
-    /// Moves what is encoded behind what waits.
-    fn push_scratch(&mut self, scratch: &mut BytesMut) {
-        if scratch.is_empty() {
-            return;
-        }
-        self.waiting += scratch.len();
-        match self.pieces.back_mut() {
-            Some(Piece::Encoded(text)) => text.extend_from_slice(scratch),
-            _ => self
-                .pieces
-                .push_back(Piece::Encoded(BytesMut::from(&scratch[..]))),
-        }
-        scratch.clear();
-    }
-
-    /// Writes what waits and then `scratch`; what the socket does not take waits.
-    fn flush_with(&mut self, scratch: &mut BytesMut) -> io::Result<()> {
-        if self.pieces.is_empty() && self.fetching.is_none() {
-            if let Some(socket) = &self.socket {
-                while !scratch.is_empty() {
-                    match socket.try_write(scratch) {
-                        Ok(count) => scratch.advance(count),
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                        Err(error) => {
-                            scratch.clear();
-                            return Err(error);
-                        }
-                    }
-                }
-            }
-            self.push_scratch(scratch);
-            return Ok(());
-        }
-        self.push_scratch(scratch);
-        self.flush()
-    }
-
-    /// Writes from the front of what waits as much as the socket takes.
-    fn flush(&mut self) -> io::Result<()> {
-        let Some(socket) = self.socket.clone() else {
-            return Ok(());
-        };
-        while self.fetching.is_none() && self.front_is_here() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let mut count = 0;
-            for (slice, bytes) in slices
-                .iter_mut()
-                .zip(self.pieces.iter().map_while(Piece::here))
-            {
-                *slice = IoSlice::new(bytes);
-                count += 1;
-            }
-            match socket.try_write_vectored(&slices[..count]) {
-                Ok(written) => self.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        if self.pieces.is_empty() && self.pieces.capacity() > SLICES {
-            self.pieces = VecDeque::new();
-        }
-        Ok(())
-    }
-
-    /// Whether the next thing can be written; a body that turns out to be in memory can.
-    fn front_is_here(&mut self) -> bool {
-        let Some(Piece::Owing(owing)) = self.pieces.front() else {
-            return !self.pieces.is_empty();
-        };
-        let (Some(reply), bytes) = (owing.ready(), owing.bytes()) else {
-            return false;
-        };
-        self.pieces.pop_front();
-        self.waiting -= bytes;
-        let mut text = BytesMut::new();
-        if let Some(body) = replies::encode(&reply, &mut text) {
-            self.unshift(Piece::Encoded(BytesMut::from(&b"\r\n"[..])));
-            self.unshift(Piece::Body(body));
-        }
-        self.unshift(Piece::Encoded(text));
-        true
-    }
-
-    fn unshift(&mut self, piece: Piece) {
-        self.waiting += piece.bytes();
-        self.pieces.push_front(piece);
-    }
-
-    /// Takes `written` bytes off the front.
-    fn advance(&mut self, mut written: usize) {
-        self.waiting -= written;
-        while let Some(front) = self.pieces.front_mut() {
-            let length = front.bytes();
-            if length > written {
-                match front {
-                    Piece::Encoded(text) => text.advance(written),
-                    Piece::Body(body) => body.advance(written),
-                    Piece::Owing(_) => {}
-                }
-                return;
-            }
-            if matches!(front, Piece::Owing(_)) {
-                return;
-            }
-            written -= length;
-            self.pieces.pop_front();
-        }
-    }
-
-    /// What the task has to do now that [`Self::flush`] has written what it could.
-    fn todo(&mut self) -> Todo {
-        match self.pieces.front() {
-            Some(Piece::Owing(_)) => Todo::Fetch(self.take_owing()),
-            Some(_) => Todo::Wait,
-            None if self.closing.is_some() || self.input_over && self.unanswered == 0 => {
-                Todo::Finished
-            }
-            None => Todo::Nothing,
-        }
-    }
-
-    /// Takes a portion of owed bodies off the front; [`Self::fetching`] until it is back.
-    fn take_owing(&mut self) -> Vec<Owing> {
-        let mut taken = Vec::new();
-        let mut bytes = 0;
-        while let Some(Piece::Owing(owing)) = self.pieces.front() {
-            if bytes > 0 && bytes + owing.bytes() > FETCH_BYTES {
-                break;
-            }
-            bytes += owing.bytes();
-            if let Some(Piece::Owing(owing)) = self.pieces.pop_front() {
-                taken.push(owing);
-            }
-        }
-        self.fetching = Some(bytes);
-        taken
-    }
-}

@@ -193,6 +193,21 @@ async fn what_was_sent_before_a_half_close_is_carried_out_even_if_reading_was_he
     assert_eq!(heard, expected);
 }
 
+/// What stands behind a reserve that waits is not read again, and the hang-up is noticed all the
+/// same.
+#[tokio::test]
+async fn a_client_that_shuts_its_side_behind_a_quit_is_answered_and_let_go() {
+    let stage = Stage::new();
+    let address = stage.opens().await;
+    let mut ann = stage.client(address).await;
+    ann.says("reserve\r\nquit\r\n").await;
+    let actor = stage.actor(1).await;
+    until_true("both are submitted", || actor.waiting() == 2).await;
+    ann.0.shutdown().await.expect("the sending side can be shut");
+    ann.hears("TIMED_OUT\r\n").await;
+    ann.hears_the_end().await;
+}
+
 #[tokio::test]
 async fn a_client_that_vanishes_is_noticed_while_nothing_of_it_is_read() {
     let stage = Stage::new();

@@ -2,7 +2,7 @@ use std::{future::Future, time::Duration};
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::{Path, Query, State, rejection::JsonRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -54,7 +54,14 @@ pub(crate) async fn members(State(view): State<View>) -> Response {
     }
 }
 
-pub(crate) async fn add(State(view): State<View>, Json(new): Json<Invitation>) -> Response {
+pub(crate) async fn add(
+    State(view): State<View>,
+    new: Result<Json<Invitation>, JsonRejection>,
+) -> Response {
+    let Json(new) = match new {
+        Ok(new) => new,
+        Err(why) => return said(why.status(), &why.body_text(), false),
+    };
     change(
         &view,
         |members| async move { members.add(&new.address).await },
@@ -75,8 +82,12 @@ pub(crate) async fn remove(
 
 pub(crate) async fn transfer_leader(
     State(view): State<View>,
-    Json(wish): Json<Transfer>,
+    wish: Result<Json<Transfer>, JsonRejection>,
 ) -> Response {
+    let Json(wish) = match wish {
+        Ok(wish) => wish,
+        Err(why) => return said(why.status(), &why.body_text(), false),
+    };
     change(&view, |members| async move {
         members.transfer_leader(wish.to.as_deref()).await
     })

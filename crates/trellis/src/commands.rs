@@ -121,6 +121,7 @@ fn table(members: &Value) -> String {
     rows.extend(members.into_iter().flatten().map(|member| {
         COLUMNS.map(|column| member.get(column).map_or_else(|| "-".to_owned(), plain))
     }));
+    rows[1..].sort();
     let widths: Vec<usize> = (0..COLUMNS.len())
         .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
         .collect();
