@@ -159,6 +159,8 @@ impl Interceptor for Signature {
 pub fn server() -> Server {
     Server::builder()
         .tcp_nodelay(true)
+        // A process that was frozen finds that many requests have been given up meanwhile.
+        .http2_max_pending_accept_reset_streams(Some(4_096))
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)

@@ -289,12 +289,7 @@ fn own(standing: &Standing, consensus: &Consensus) -> Option<Own> {
         flushed: metrics.last_log.unwrap_or_default(),
         membership: consensus.membership(),
         cluster: standing.cluster()?,
-        initial: standing
-            .forming
-            .initial
-            .iter()
-            .map(|seed| seed.name.clone())
-            .collect(),
+        initial: standing.forming.electorate(),
     })
 }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_rpc::ClusterId;
 use trellis_types::NodeId;
@@ -61,6 +61,15 @@ impl Forming {
     /// The smallest name among the initial members: the only one that may initialise.
     pub(crate) fn first(&self) -> Option<&str> {
         self.initial.iter().map(|seed| seed.name.as_str()).min()
+    }
+
+    /// Those who form the cluster, by name: the electorate while there is no membership. Nobody
+    /// for a node that is to join.
+    pub(crate) fn electorate(&self) -> BTreeSet<String> {
+        if self.initial.is_empty() && self.join.is_empty() {
+            return BTreeSet::from([self.name.clone()]);
+        }
+        self.initial.iter().map(|seed| seed.name.clone()).collect()
     }
 
     /// The addresses to ask: all other initial members, and those to join.
