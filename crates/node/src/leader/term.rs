@@ -28,6 +28,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CHECKS_PER_PING: u64 = 2;
 /// Pings of a stream that are remembered until they are answered: a minute of them.
 const PINGS_KEPT: usize = 300;
+/// Consensus takes a proposal within this time, or it is stuck and the proposal a doubt.
+const PROPOSE_MAX: Duration = Duration::from_secs(1);
 /// An OpenOrigin is proposed again after this time.
 const OPEN_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -245,12 +247,18 @@ impl TermOfOffice {
             batches,
             leader: leader.iter().map(encode_leader).collect(),
         };
-        match self.consensus.propose(self.term, payload).await {
+        let proposing = self.consensus.propose(self.term, payload);
+        let proposed = tokio::time::timeout(PROPOSE_MAX, proposing)
+            .await
+            .map_err(|_| "consensus takes nothing".to_owned())
+            .and_then(|proposed| proposed.map_err(|error| error.to_string()));
+        match proposed {
             Ok(receipt) => self.receipts.push(Box::pin(async move {
                 let result = receipt.await.map_err(|error| error.to_string());
                 (what, result)
             })),
-            Err(error) => self.settle((what, Err(error.to_string()))),
+            // It may be in the log all the same; whoever sends it again is recognised.
+            Err(error) => self.settle((what, Err(error))),
         }
     }
 

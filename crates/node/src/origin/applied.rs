@@ -124,7 +124,9 @@ impl Origin {
             // Never the verdict of a call that somebody waits for.
             Verdict::Silent => session.answered(place, Answer::InternalError),
         }
-        self.touch(id);
+        if !std::mem::replace(&mut session.touched, true) {
+            self.touched.push(id);
+        }
     }
 
     fn deferred(&mut self, id: ConnectionId, word: &Word, bodies: &dyn Bodies) {
