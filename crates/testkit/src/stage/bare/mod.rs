@@ -4,6 +4,7 @@
 
 mod flags;
 mod front;
+mod requests;
 mod stats;
 
 use std::{collections::BTreeMap, io, time::Duration};
