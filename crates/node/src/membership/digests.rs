@@ -1,6 +1,7 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
+use trellis_types::NodeId;
 
 /// Samples that are kept: a follower's report is compared while its index is still among them.
 const SAMPLES_MAX: usize = 4_096;
@@ -94,6 +95,41 @@ impl Digests {
     }
 }
 
+/// Members whose state differs from this node's, and where that was first seen.
+#[derive(Debug, Default)]
+pub(crate) struct Quarrels(BTreeMap<NodeId, u64>);
+
+impl Quarrels {
+    /// Takes one comparison in; whether it is a new difference. Two that are equal again, because
+    /// one of them was rebuilt, have no quarrel any more.
+    pub(crate) fn note(&mut self, node: NodeId, comparison: Comparison) -> bool {
+        match comparison {
+            Comparison::Different { index, .. } => self.0.insert(node, index).is_none(),
+            Comparison::Equal(_) => {
+                self.0.remove(&node);
+                false
+            }
+            Comparison::Unknown => false,
+        }
+    }
+
+    /// Where the difference from `node` was last seen, if there is one.
+    pub(crate) fn with(&self, node: NodeId) -> Option<u64> {
+        self.0.get(&node).copied()
+    }
+
+    /// Where this node's state differs from those of most of the `others` members.
+    pub(crate) fn with_most(&self, others: usize) -> Option<u64> {
+        let most = self.0.len() * 2 > others;
+        self.0.values().next().copied().filter(|_| most)
+    }
+
+    /// Forgets nodes for which `keep` is false.
+    pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
+        self.0.retain(|node, _| keep(*node));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +159,35 @@ mod tests {
                 theirs: 91
             }
         );
+    }
+
+    #[test]
+    fn the_odd_one_out_is_the_one_that_differs_from_most() {
+        let different = |index| Comparison::Different {
+            index,
+            ours: 1,
+            theirs: 2,
+        };
+        let mut quarrels = Quarrels::default();
+        assert!(quarrels.note(NodeId(2), different(7)));
+        assert!(!quarrels.note(NodeId(2), different(8)), "counted once");
+        assert_eq!(
+            quarrels.with_most(2),
+            None,
+            "one of two others: it is that one"
+        );
+        assert_eq!(quarrels.with_most(1), Some(8), "of two nobody can tell");
+        assert!(quarrels.note(NodeId(3), different(9)));
+        assert!(
+            quarrels.with_most(2).is_some(),
+            "both others: it is this one"
+        );
+        quarrels.note(NodeId(2), Comparison::Unknown);
+        assert_eq!(quarrels.with(NodeId(2)), Some(8));
+        quarrels.note(NodeId(2), Comparison::Equal(20));
+        assert_eq!(quarrels.with(NodeId(2)), None, "it was rebuilt");
+        quarrels.retain(|node| node != NodeId(3));
+        assert_eq!(quarrels.with_most(2), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use status::{Digest, MemberStatus, Status};
 
 pub(crate) use change::{ChangeRefusal, Council, Duty, Sight, next_duty};
 pub(crate) use changes::{CHANGE_TIMEOUT, HOPS_MAX, preside};
-pub(crate) use digests::{Comparison, DigestSample, Digests};
+pub(crate) use digests::{Comparison, DigestSample, Digests, Quarrels};
 pub(crate) use disk::DiskWatch;
 pub(crate) use entering::{enter, watch_for_removal, watch_level};
 pub(crate) use forming::{BindRequest, Forming, FormingStep, Round};

@@ -113,7 +113,7 @@ fn watch_peers(standing: &Standing, consensus: &Consensus) {
         .table
         .retain(|node| membership.members.contains_key(&node));
     let mut quarrels = standing.quarrels.lock();
-    quarrels.retain(|node, _| membership.members.contains_key(node));
+    quarrels.retain(|node| membership.members.contains_key(&node));
 }
 
 async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
@@ -142,7 +142,7 @@ async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
     }
     let theirs: Vec<DigestSample> = reply.digests.into_iter().map(convert::sample).collect();
     compare(standing, leader, &member.name, &theirs);
-    let quarrel = standing.quarrels.lock().get(&leader).copied();
+    let quarrel = standing.quarrels.lock().with(leader);
     *standing.differs.lock() = quarrel
         .filter(|_| !reply.outvoted)
         .map(|index| format!("the state differs from the leader's at index {index}"));
@@ -180,29 +180,27 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     })
 }
 
-/// Compares with another node's samples; a difference is counted and logged once, and forgotten
-/// when the two are equal again (one of them was rebuilt). Promise P7.
+/// Compares with another node's samples; a difference is counted and logged once. Promise P7.
 fn compare(standing: &Standing, node: NodeId, name: &str, samples: &[DigestSample]) {
-    let mut quarrels = standing.quarrels.lock();
-    match standing.witnessed.digests.compare(samples) {
+    let comparison = standing.witnessed.digests.compare(samples);
+    let new = standing.quarrels.lock().note(node, comparison);
+    if let (
+        true,
         Comparison::Different {
             index,
             ours,
             theirs,
-        } => {
-            if quarrels.insert(node, index).is_none() {
-                standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
-                let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
-                error!(
-                    index,
-                    node = name,
-                    ours,
-                    theirs,
-                    "two replicas are not equal"
-                );
-            }
-        }
-        Comparison::Equal(_) => drop(quarrels.remove(&node)),
-        Comparison::Unknown => {}
+        },
+    ) = (new, comparison)
+    {
+        standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
+        let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
+        error!(
+            index,
+            node = name,
+            ours,
+            theirs,
+            "two replicas are not equal"
+        );
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     fmt, io,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     time::{Duration, Instant},
@@ -12,7 +11,9 @@ use trellis_consensus::{Consensus, Member, Membership, Role};
 use trellis_rpc::{ClusterId, Peers, SharedIdentity};
 use trellis_types::{NodeId, Run};
 
-use super::{CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Witnessed};
+use super::{
+    CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Quarrels, Witnessed,
+};
 
 /// A leader that no majority has acknowledged for longer counts for nobody (architecture, 7).
 pub(crate) const LEADER_COUNTS_FOR: Duration = Duration::from_secs(1);
@@ -87,7 +88,7 @@ pub(crate) struct Standing {
     /// Why this node's own state can't be trusted.
     pub(crate) differs: Mutex<Option<String>>,
     /// Members whose state differs from this node's, and where that was first seen.
-    pub(crate) quarrels: Mutex<BTreeMap<NodeId, u64>>,
+    pub(crate) quarrels: Mutex<Quarrels>,
     /// One binding, unbinding or joining at a time.
     pub(crate) binding: tokio::sync::Mutex<()>,
     /// Rung when the node was bound or invited.
@@ -194,14 +195,10 @@ impl Standing {
     /// of two nodes nobody can tell which is, so both are suspect.
     pub(crate) fn outvoted(&self) -> (bool, Option<String>) {
         let others = self.membership().members.len().saturating_sub(1);
-        let quarrels = self.quarrels.lock();
-        let most = quarrels.len() * 2 > others;
-        let text = quarrels
-            .values()
-            .next()
-            .filter(|_| most)
-            .map(|index| format!("the state differs from most others' at index {index}"));
-        (most && others > 1, text)
+        let most = self.quarrels.lock().with_most(others);
+        let text =
+            most.map(|index| format!("the state differs from most others' at index {index}"));
+        (text.is_some() && others > 1, text)
     }
 
     /// Whether the leader has been silent for three heartbeats.

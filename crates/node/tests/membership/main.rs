@@ -227,6 +227,90 @@ fn an_older_copy_of_the_folder_stops_even_if_it_is_tried_again_and_again() {
     town.wait_ready(&["n1", "n2"]);
 }
 
+/// Its run is the newest, but acknowledged entries are gone: a disk that lied.
+#[test]
+fn a_disk_that_lost_acknowledged_entries_is_noticed_by_the_others() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.kill("n3");
+    let (log, state) = town.copy_storage("n3");
+    town.start("n3");
+    town.wait_ready(&all);
+    for _ in 0..3 {
+        town.put("n1", "letter");
+    }
+    town.wait_equal(&all);
+    // What was seen of it travels with its reports.
+    let applied = town.status("n1").applied;
+    town.wait("n3's report", |town| {
+        let members = town.status("n1").members;
+        let n3 = members.into_iter().find(|member| member.name == "n3")?;
+        (n3.applied? >= applied).then_some(())
+    });
+    town.kill("n3");
+    town.restore_storage("n3", log, state);
+    town.start("n3");
+    let members = town.node("n3").members().clone();
+    let stop = town.on("n3", members.stopped());
+    assert!(stop.to_string().contains("holds log index"), "{stop}");
+}
+
+#[test]
+fn several_newcomers_at_once_are_taken_in_one_after_the_other() {
+    let mut town = Town::of(&["n1", "n2", "n3"]);
+    town.start_all();
+    town.wait_ready(&["n1", "n2", "n3"]);
+    town.joining("n4", &["n1", "n2"]);
+    town.joining("n5", &["n3"]);
+    town.start("n4");
+    town.start("n5");
+    let all = ["n1", "n2", "n3", "n4", "n5"];
+    town.wait_ready(&all);
+    let members = town.status("n1").members;
+    assert_eq!(members.iter().filter(|member| member.voter).count(), 5);
+    town.put("n5", "letter");
+    town.wait_equal(&all);
+}
+
+/// A change that stops half-way is completed by the next leader, whoever dies when.
+#[test]
+fn a_leader_that_dies_while_a_member_is_replaced_changes_nothing_in_the_end() {
+    let all = ["n1", "n2", "n3", "n4", "n5"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    town.put("n1", "letter");
+    for round in 0..3 {
+        let leader = town.wait_leader(&all);
+        let victim = all.into_iter().find(|name| *name != leader).unwrap_or("n1");
+        let dead = town.status(victim).node;
+        town.kill(victim);
+        town.wipe(victim);
+        town.start(victim);
+        // At once when it is a learner; a little later it may be in the middle of the change.
+        town.wait("the newcomer", |town| {
+            let status = town.status(&leader);
+            let learner = status.members.iter().any(|member| !member.voter);
+            let gone = status.members.iter().all(|member| member.node != dead);
+            (learner && (round == 0 || !status.changes.is_empty()) || gone).then_some(())
+        });
+        town.kill(&leader);
+        let rest: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+        town.wait_leader(&rest);
+        town.start(&leader);
+        town.wait_ready(&all);
+        let members = town.wait("five voters", |town| {
+            let members = town.status(&leader).members;
+            (members.len() == 5 && members.iter().all(|member| member.voter)).then_some(members)
+        });
+        assert!(members.iter().all(|member| member.node != dead));
+        town.put(victim, "letter");
+    }
+    town.wait_equal(&all);
+}
+
 #[test]
 fn a_folder_of_another_cluster_is_refused_with_both_ids() {
     let all = ["n1", "n2", "n3"];

@@ -152,6 +152,21 @@ impl Town {
         self.house(name).folder.identity = Arc::new(identity);
     }
 
+    /// A copy of what is on the disk of a node that is not running.
+    pub fn copy_storage(&mut self, name: &str) -> (MemoryLog, MemoryState) {
+        let folder = &mut self.house(name).folder;
+        let copy = (folder.log.crash(), folder.state.crash());
+        folder.log = folder.log.crash();
+        folder.state = Arc::new(folder.state.crash());
+        copy
+    }
+
+    /// The log and the state are replaced by older ones.
+    pub fn restore_storage(&mut self, name: &str, log: MemoryLog, state: MemoryState) {
+        let folder = &mut self.house(name).folder;
+        (folder.log, folder.state) = (log, Arc::new(state));
+    }
+
     /// Takes the folder of `other`'s node of the same name.
     pub fn swap_folder(&mut self, name: &str, other: &mut Self) {
         std::mem::swap(&mut self.house(name).folder, &mut other.house(name).folder);
