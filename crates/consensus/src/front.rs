@@ -1,5 +1,4 @@
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +8,7 @@ use std::{
 
 use futures::{Stream, StreamExt, future, stream, stream::BoxStream};
 use openraft::{
-    Raft, SnapshotMeta,
+    Raft,
     errors::Fatal,
     raft::{
         AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
@@ -17,23 +16,16 @@ use openraft::{
     },
 };
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::timeout};
 use tonic::Status;
-use trellis_rpc::pb::{self, append_reply::Reply, snapshot_part::Part};
+use trellis_rpc::pb::{self, append_reply::Reply};
 use trellis_types::NodeId;
 
 use crate::{
-    Membership, Position, SnapshotFile, SnapshotReceiver, StateStore,
+    Position, StateStore,
     clocks::Clocks,
-    fail_stop,
-    raft::{
-        Entry, RaftSnapshot, SnapshotTransfer, StateMachine, TypeConfig, blocking, log_id_from,
-        log_id_to, vote_from, vote_to,
-    },
+    raft::{Entry, StateMachine, TypeConfig, log_id_from, log_id_to, vote_from, vote_to},
+    reception::{self, Broken},
 };
-
-/// Parts of a snapshot that wait for the disk.
-const PARTS_AHEAD: usize = 4;
 
 /// Answers Raft's messages, whatever carries them. Cheap to clone.
 #[derive(Clone)]
@@ -45,8 +37,8 @@ struct Inner {
     clocks: Arc<Clocks>,
     running: AtomicBool,
     snapshot_stall: Duration,
-    /// One snapshot at a time.
-    receiving: tokio::sync::Mutex<()>,
+    /// One snapshot at a time; what an earlier transfer has brought before it broke.
+    receiving: Arc<tokio::sync::Mutex<Option<Broken>>>,
 }
 
 impl Front {
@@ -62,7 +54,7 @@ impl Front {
             clocks,
             running: AtomicBool::new(false),
             snapshot_stall,
-            receiving: tokio::sync::Mutex::default(),
+            receiving: Arc::default(),
         }))
     }
 
@@ -192,143 +184,29 @@ impl Front {
         })
     }
 
-    /// A snapshot in parts; done when it is installed, or when the leader turns out to be none.
+    /// A snapshot in parts. The first reply says from where the sender is to send, the last one is
+    /// this node's vote: the snapshot is installed, or the sender leads no more. A transfer that
+    /// breaks is taken up again by the next one of the same snapshot.
     ///
     /// # Errors
     ///
     /// UNAVAILABLE if this node does not take part in Raft or another snapshot is on its way;
-    /// DATA_LOSS if it arrived damaged; INVALID_ARGUMENT for nonsense.
-    pub async fn snapshot(
+    /// in the stream DATA_LOSS if it arrived damaged, INVALID_ARGUMENT for nonsense.
+    pub fn snapshot(
         &self,
-        parts: impl Stream<Item = Result<pb::SnapshotPart, Status>> + Send,
-    ) -> Result<pb::SnapshotReply, Status> {
+        parts: impl Stream<Item = Result<pb::SnapshotPart, Status>> + Send + 'static,
+    ) -> Result<BoxStream<'static, Result<pb::SnapshotReply, Status>>, Status> {
         let raft = self.taking_part()?;
-        let _only = self
-            .0
-            .receiving
-            .try_lock()
-            .map_err(|_| Status::unavailable("another snapshot is on its way"))?;
-        let mut parts = std::pin::pin!(parts);
-        let stall = self.0.snapshot_stall;
-        let Some(Part::Manifest(manifest)) = next_part(&mut parts, stall).await? else {
-            return Err(Status::invalid_argument(
-                "a snapshot starts with its manifest",
-            ));
-        };
-        let vote = vote_from(manifest.vote.ok_or_else(|| missing("vote"))?);
-        let known = {
-            use openraft::async_runtime::watch::WatchReceiver;
-            raft.server_metrics().borrow_watched().vote
-        };
-        if vote < known {
-            return Ok(pb::SnapshotReply {
-                vote: Some(vote_to(known)),
-            });
-        }
-        let position = Position::from(manifest.position.ok_or_else(|| missing("position"))?);
-        let membership =
-            Membership::from(manifest.membership.ok_or_else(|| missing("membership"))?);
-        let last_membership = membership.to_stored().map_err(Status::invalid_argument)?;
-        tracing::info!(%position, files = manifest.files.len(), "a snapshot arrives");
-
-        let store = self.0.store.clone();
-        let receiver = blocking(move || store.receive_snapshot())
-            .await
-            .map_err(disk)?;
-        let receiver = receive(receiver, manifest.files, &mut parts, stall).await?;
-
-        let snapshot = RaftSnapshot {
-            meta: SnapshotMeta {
-                last_log_id: Some(position.into()),
-                last_membership,
-            },
-            snapshot: SnapshotTransfer::Received(receiver),
-        };
-        let response = raft
-            .install_full_snapshot(vote, snapshot)
-            .await
-            .map_err(stopped)?;
-        Ok(pb::SnapshotReply {
-            vote: Some(vote_to(response.vote)),
-        })
+        let begun = self.0.receiving.clone().try_lock_owned();
+        let broken = begun.map_err(|_| Status::unavailable("another snapshot is on its way"))?;
+        Ok(reception::receive(
+            raft.clone(),
+            self.0.store.clone(),
+            broken,
+            parts.boxed(),
+            self.0.snapshot_stall,
+        ))
     }
-}
-
-async fn next_part(
-    parts: &mut (impl Stream<Item = Result<pb::SnapshotPart, Status>> + Unpin),
-    stall: Duration,
-) -> Result<Option<Part>, Status> {
-    let part = timeout(stall, parts.next())
-        .await
-        .map_err(|_| Status::deadline_exceeded("the snapshot has stalled"))?;
-    Ok(part.transpose()?.and_then(|part| part.part))
-}
-
-/// Hands the chunks to a thread that may block, and gives the finished receiver back.
-async fn receive(
-    mut receiver: Box<dyn SnapshotReceiver>,
-    files: Vec<pb::SnapshotFile>,
-    parts: &mut (impl Stream<Item = Result<pb::SnapshotPart, Status>> + Unpin),
-    stall: Duration,
-) -> Result<Box<dyn SnapshotReceiver>, Status> {
-    let (sender, mut chunks) = mpsc::channel::<pb::SnapshotChunk>(PARTS_AHEAD);
-    let writer = tokio::task::spawn_blocking(move || {
-        let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-        for (number, file) in files.into_iter().enumerate() {
-            receiver.begin(&SnapshotFile {
-                name: file.name,
-                len: file.len,
-                crc32c: file.crc,
-            })?;
-            let mut offset = 0;
-            while offset < file.len {
-                let chunk = chunks
-                    .blocking_recv()
-                    .ok_or_else(|| damaged("it ends too early"))?;
-                if chunk.file as usize != number || chunk.offset != offset || chunk.data.is_empty()
-                {
-                    return Err(damaged("a chunk is missing"));
-                }
-                if crc32c::crc32c(&chunk.data) != chunk.crc {
-                    return Err(damaged("a chunk has a wrong checksum"));
-                }
-                offset += chunk.data.len() as u64;
-                if offset > file.len {
-                    return Err(damaged("a file is longer than announced"));
-                }
-                receiver.write(&chunk.data)?;
-            }
-        }
-        receiver.finish()?;
-        Ok(receiver)
-    });
-    loop {
-        match next_part(parts, stall).await? {
-            None => break,
-            Some(Part::Manifest(_)) => return Err(Status::invalid_argument("a second manifest")),
-            Some(Part::Chunk(chunk)) => {
-                // A writer that is gone has the reason.
-                if sender.send(chunk).await.is_err() {
-                    break;
-                }
-            }
-        }
-    }
-    drop(sender);
-    writer
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
-        .map_err(disk)
-}
-
-/// Bad data is the sender's fault; every other error is a failed disk.
-fn disk(error: io::Error) -> Status {
-    if error.kind() == io::ErrorKind::InvalidData {
-        tracing::warn!(%error, "a snapshot is refused");
-        return Status::data_loss(error.to_string());
-    }
-    fail_stop(format_args!("receiving a snapshot: {error}"));
-    Status::internal(error.to_string())
 }
 
 fn append_request(request: pb::AppendRequest) -> Result<AppendEntriesRequest<TypeConfig>, Status> {
@@ -360,16 +238,16 @@ fn vote_request(request: pb::VoteRequest) -> Result<VoteRequest<TypeConfig>, Sta
     Ok(decoded)
 }
 
-fn missing(what: &str) -> Status {
+pub(crate) fn missing(what: &str) -> Status {
     Status::invalid_argument(format!("a request without {what}"))
 }
 
-fn stopped(error: impl Into<AnyStop>) -> Status {
+pub(crate) fn stopped(error: impl Into<AnyStop>) -> Status {
     Status::unavailable(format!("raft has stopped: {}", error.into().0))
 }
 
 /// openraft wraps the same end of its life in several types.
-struct AnyStop(String);
+pub(crate) struct AnyStop(String);
 
 impl From<Fatal<TypeConfig>> for AnyStop {
     fn from(error: Fatal<TypeConfig>) -> Self {

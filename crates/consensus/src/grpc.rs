@@ -91,10 +91,11 @@ impl Transport for GrpcTransport {
         &self,
         to: &Member,
         parts: BoxStream<'static, pb::SnapshotPart>,
-    ) -> BoxFuture<'static, Answered<pb::SnapshotReply>> {
-        self.ask(to, Lane::Snapshot, move |mut client| async move {
+    ) -> BoxFuture<'static, Answered<BoxStream<'static, Answered<pb::SnapshotReply>>>> {
+        let call = self.ask(to, Lane::Snapshot, move |mut client| async move {
             client.snapshot(Outgoing(parts)).await
-        })
+        });
+        async move { Ok(call.await?.map(|reply| reply.map_err(failure)).boxed()) }.boxed()
     }
 
     fn transfer_leader(

@@ -19,6 +19,7 @@ mod payload;
 pub mod raft;
 mod reads;
 mod receipt;
+mod reception;
 mod role;
 mod service;
 mod settings;

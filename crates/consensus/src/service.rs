@@ -1,4 +1,4 @@
-use futures::{StreamExt, stream::BoxStream};
+use futures::stream::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use trellis_rpc::{
     MESSAGE_BYTES_MAX,
@@ -24,6 +24,7 @@ impl RaftService {
 #[tonic::async_trait]
 impl pb::raft_server::Raft for RaftService {
     type AppendStream = BoxStream<'static, Result<pb::AppendReply, Status>>;
+    type SnapshotStream = BoxStream<'static, Result<pb::SnapshotReply, Status>>;
 
     async fn append(
         &self,
@@ -47,9 +48,8 @@ impl pb::raft_server::Raft for RaftService {
     async fn snapshot(
         &self,
         request: Request<Streaming<pb::SnapshotPart>>,
-    ) -> Reply<pb::SnapshotReply> {
-        let reply = self.0.snapshot(request.into_inner().fuse()).await?;
-        Ok(Response::new(reply))
+    ) -> Reply<Self::SnapshotStream> {
+        Ok(Response::new(self.0.snapshot(request.into_inner())?))
     }
 
     async fn transfer_leader(

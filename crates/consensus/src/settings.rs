@@ -19,6 +19,8 @@ pub struct ConsensusSettings {
     pub snapshot_stall: Duration,
     /// A follower that has got all parts of a snapshot may sync and load it for this long.
     pub snapshot_install: Duration,
+    /// Bytes a second that one snapshot is sent with at most, so that it starves nobody.
+    pub snapshot_rate: u64,
     /// A read index takes at most this long.
     pub read_timeout: Duration,
     /// A change of the membership whose fate is not known after this long counts as unknown.
@@ -34,6 +36,7 @@ impl Default for ConsensusSettings {
             append_timeout: Duration::from_secs(3),
             snapshot_stall: Duration::from_secs(30),
             snapshot_install: Duration::from_secs(600),
+            snapshot_rate: 128 * 1024 * 1024,
             read_timeout: Duration::from_secs(1),
             change_timeout: Duration::from_secs(30),
         }

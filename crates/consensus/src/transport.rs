@@ -51,12 +51,12 @@ pub trait Transport: Send + Sync + 'static {
         request: pb::VoteRequest,
     ) -> BoxFuture<'static, Answered<pb::VoteReply>>;
 
-    /// A snapshot in parts: the manifest first.
+    /// A snapshot in parts: the manifest first, and the rest when a reply says from where.
     fn snapshot(
         &self,
         to: &Member,
         parts: BoxStream<'static, pb::SnapshotPart>,
-    ) -> BoxFuture<'static, Answered<pb::SnapshotReply>>;
+    ) -> BoxFuture<'static, Answered<BoxStream<'static, Answered<pb::SnapshotReply>>>>;
 
     /// Tells of a leadership transfer.
     fn transfer_leader(

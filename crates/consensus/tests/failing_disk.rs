@@ -6,7 +6,8 @@ mod support;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use support::{Cluster, eventually, puts};
+use support::{Cluster, PATIENCE, eventually, puts};
+use tokio::time::timeout;
 use trellis_consensus::{Role, on_fail_stop};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +43,12 @@ async fn a_failed_sync_or_write_stops_the_node_and_the_others_go_on() {
     })
     .await;
     // Followers may have synced it: nobody knows.
-    assert!(receipt.await.is_err());
+    assert!(
+        timeout(PATIENCE, receipt)
+            .await
+            .expect("an answer")
+            .is_err()
+    );
     cluster.stop(leader).await;
 
     // The state of another cannot be written any more.
@@ -53,8 +59,10 @@ async fn a_failed_sync_or_write_stops_the_node_and_the_others_go_on() {
         .keys()
         .find(|id| **id != leader)
         .expect("two are left");
+    let index = cluster.propose(puts(4, 1, b"")).await;
+    cluster.agree(index).await;
     cluster.node(other).state.fail_records();
-    cluster.propose(puts(4, 1, b"")).await;
+    cluster.propose(puts(5, 1, b"")).await;
     eventually("another stop", stopped(before + 1)).await;
     assert!(
         reasons

@@ -100,6 +100,44 @@ impl Cable {
         front.ok_or_else(|| TransportError::Unreachable("connection refused".into()))
     }
 
+    /// A stream there and one back. A process that is gone has taken its connections with it.
+    fn stream<A, B>(
+        &self,
+        to: &Member,
+        questions: BoxStream<'static, A>,
+        call: impl FnOnce(&Front, Heard<A>) -> Result<Heard<B>, Status> + Send + 'static,
+    ) -> BoxFuture<'static, Answered<BoxStream<'static, Answered<B>>>>
+    where
+        A: Send + 'static,
+        B: Send + 'static,
+    {
+        let (there, back, from, to) = (self.clone(), self.clone(), self.from, to.id);
+        async move {
+            back.passes(from, to).await;
+            let front = back.front(to)?;
+            let questions = questions.then(move |question| {
+                let there = there.clone();
+                async move {
+                    there.passes(from, to).await;
+                    there
+                        .front(to)
+                        .map_err(|_| Status::unavailable("connection reset"))?;
+                    Ok(question)
+                }
+            });
+            let answers = call(&front, questions.boxed()).map_err(failure)?;
+            let answers = answers.then(move |answer| {
+                let back = back.clone();
+                async move {
+                    back.passes(to, from).await;
+                    answer.map_err(failure)
+                }
+            });
+            Ok(answers.boxed())
+        }
+        .boxed()
+    }
+
     fn ask<T, F>(
         &self,
         to: &Member,
@@ -120,6 +158,8 @@ impl Cable {
     }
 }
 
+type Heard<T> = BoxStream<'static, Result<T, Status>>;
+
 fn failure(status: Status) -> TransportError {
     TransportError::Unreachable(status.message().into())
 }
@@ -130,34 +170,7 @@ impl Transport for Cable {
         to: &Member,
         requests: BoxStream<'static, pb::AppendRequest>,
     ) -> BoxFuture<'static, Answered<BoxStream<'static, Answered<pb::AppendReply>>>> {
-        let (this, from, to) = (self.clone(), self.from, to.id);
-        async move {
-            this.passes(from, to).await;
-            let front = this.front(to)?;
-            let there = this.clone();
-            let requests = requests.then(move |request| {
-                let there = there.clone();
-                async move {
-                    there.passes(from, to).await;
-                    // A process that is gone has taken its connections with it.
-                    there
-                        .front(to)
-                        .map_err(|_| Status::unavailable("connection reset"))?;
-                    Ok(request)
-                }
-            });
-            let replies = front.append(requests).map_err(failure)?;
-            Ok(replies
-                .then(move |reply| {
-                    let back = this.clone();
-                    async move {
-                        back.passes(to, from).await;
-                        reply.map_err(failure)
-                    }
-                })
-                .boxed())
-        }
-        .boxed()
+        self.stream(to, requests, Front::append)
     }
 
     fn heartbeat(
@@ -191,18 +204,8 @@ impl Transport for Cable {
         &self,
         to: &Member,
         parts: BoxStream<'static, pb::SnapshotPart>,
-    ) -> BoxFuture<'static, Answered<pb::SnapshotReply>> {
-        let (this, from, there) = (self.clone(), self.from, to.id);
-        self.ask(to, move |front| async move {
-            let parts = parts.then(move |part| {
-                let this = this.clone();
-                async move {
-                    this.passes(from, there).await;
-                    Ok(part)
-                }
-            });
-            front.snapshot(parts).await
-        })
+    ) -> BoxFuture<'static, Answered<BoxStream<'static, Answered<pb::SnapshotReply>>>> {
+        self.stream(to, parts, Front::snapshot)
     }
 
     fn transfer_leader(

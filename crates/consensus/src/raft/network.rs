@@ -19,9 +19,14 @@ use openraft::{
         VoteRequest, VoteResponse,
     },
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
 use tokio_stream::wrappers::ReceiverStream;
-use trellis_rpc::pb::{self, append_reply::Reply, snapshot_part::Part};
+use trellis_rpc::pb::{
+    self, append_reply::Reply, snapshot_part::Part, snapshot_reply::Reply as SnapshotReply,
+};
 use trellis_types::NodeId;
 
 use super::{
@@ -30,8 +35,8 @@ use super::{
     vote_to,
 };
 use crate::{
-    Answered, ConsensusSettings, Member, Snapshot, Transport, TransportError, clocks::Clocks,
-    fail_stop,
+    Answered, ConsensusSettings, Member, Snapshot, SnapshotFile, Transport, TransportError,
+    clocks::Clocks, fail_stop,
 };
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -331,13 +336,26 @@ impl RaftNetworkV2<TypeConfig> for Connection {
         };
         let moved = Arc::new(AtomicU64::new(0));
         let all_read = Arc::new(AtomicBool::new(false));
+        let (from_where, from) = oneshot::channel();
+        let mut from_where = Some(from_where);
         let counter = moved.clone();
-        let parts = parts(vote, source, all_read.clone());
+        let parts = parts(
+            vote,
+            source,
+            from,
+            self.settings.snapshot_rate,
+            all_read.clone(),
+        );
         let parts = ReceiverStream::new(parts).inspect(move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        let mut call = self.transport.snapshot(&self.target, parts.boxed());
         let mut cancel = std::pin::pin!(cancel);
+        let action = RPCTypes::InstallSnapshot;
+        let call = self.transport.snapshot(&self.target, parts.boxed());
+        let mut replies = tokio::select! {
+            closed = &mut cancel => return Err(closed.into()),
+            replies = self.bounded(action, self.settings.snapshot_stall, call) => replies?,
+        };
         loop {
             let before = moved.load(Ordering::Relaxed);
             // Behind the last part the receiver syncs and loads, and nothing moves meanwhile.
@@ -345,23 +363,28 @@ impl RaftNetworkV2<TypeConfig> for Connection {
                 false => self.settings.snapshot_stall,
                 true => self.settings.snapshot_install,
             };
-            tokio::select! {
+            let reply = tokio::select! {
                 closed = &mut cancel => return Err(closed.into()),
-                answer = timeout(stall, &mut call) => match answer {
-                    Ok(Ok(reply)) => {
-                        let vote = reply.vote.ok_or_else(|| self.nonsense("without its vote"))?;
+                reply = timeout(stall, replies.next()) => reply,
+            };
+            let error = match reply {
+                Ok(Some(Ok(reply))) => match reply.reply {
+                    Some(SnapshotReply::Vote(vote)) => {
                         return Ok(SnapshotResponse::new(convert::vote_from(vote)));
                     }
-                    Ok(Err(error)) => {
-                        return Err(self.failure(RPCTypes::InstallSnapshot, stall, error).into());
+                    Some(SnapshotReply::From(from)) => {
+                        // Said once; the reader begins there.
+                        from_where.take().map(|reader| reader.send(from));
+                        continue;
                     }
-                    Err(_) if moved.load(Ordering::Relaxed) > before => {}
-                    Err(_) => {
-                        let error = TransportError::Timeout;
-                        return Err(self.failure(RPCTypes::InstallSnapshot, stall, error).into());
-                    }
-                }
-            }
+                    None => return Err(self.nonsense("without a reply").into()),
+                },
+                Ok(Some(Err(error))) => error,
+                Ok(None) => TransportError::Broken("the transfer ended without a vote".into()),
+                Err(_) if moved.load(Ordering::Relaxed) > before => continue,
+                Err(_) => TransportError::Timeout,
+            };
+            return Err(self.failure(action, stall, error).into());
         }
     }
 
@@ -394,10 +417,13 @@ impl RaftNetworkV2<TypeConfig> for Connection {
     }
 }
 
-/// Reads a snapshot part by part on a thread that may block. Ends early if nobody takes the parts.
+/// Reads a snapshot part by part on a thread that may block: the manifest, and the rest from where
+/// the receiver wants it. Ends early if nobody takes the parts.
 fn parts(
     vote: VoteOf,
     snapshot: Arc<dyn Snapshot>,
+    from: oneshot::Receiver<pb::SnapshotFrom>,
+    rate: u64,
     all_read: Arc<AtomicBool>,
 ) -> mpsc::Receiver<pb::SnapshotPart> {
     let (sender, receiver) = mpsc::channel(PARTS_AHEAD);
@@ -408,24 +434,16 @@ fn parts(
                 .blocking_send(pb::SnapshotPart { part: Some(part) })
                 .is_ok()
         };
-        let manifest = pb::SnapshotManifest {
-            vote: Some(vote_to(vote)),
-            position: Some(snapshot.position().into()),
-            membership: Some((&snapshot.membership()).into()),
-            files: files
-                .iter()
-                .map(|file| pb::SnapshotFile {
-                    name: file.name.clone(),
-                    len: file.len,
-                    crc: file.crc32c,
-                })
-                .collect(),
-        };
-        if !send(Part::Manifest(manifest)) {
+        if !send(Part::Manifest(manifest(vote, &*snapshot, &files))) {
             return;
         }
-        for (number, file) in files.iter().enumerate() {
-            let mut offset = 0;
+        let Ok(from) = from.blocking_recv() else {
+            return;
+        };
+        let begun = Instant::now();
+        let mut sent = 0;
+        let mut offset = from.offset;
+        for (number, file) in (0_u32..).zip(&files).skip(from.file as usize) {
             while offset < file.len {
                 let data = match snapshot.read(&file.name, offset, CHUNK_BYTES) {
                     Ok(data) if !data.is_empty() => data,
@@ -436,7 +454,6 @@ fn parts(
                 };
                 let length = data.len() as u64;
                 let crc = crc32c::crc32c(&data);
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
                 if !send(Part::Chunk(pb::SnapshotChunk {
                     file: number,
                     offset,
@@ -446,9 +463,27 @@ fn parts(
                     return;
                 }
                 offset += length;
+                sent += length;
+                let due = Duration::from_millis(sent.saturating_mul(1000) / rate.max(1));
+                std::thread::sleep(due.saturating_sub(begun.elapsed()));
             }
+            offset = 0;
         }
         all_read.store(true, Ordering::Relaxed);
     });
     receiver
+}
+
+fn manifest(vote: VoteOf, snapshot: &dyn Snapshot, files: &[SnapshotFile]) -> pb::SnapshotManifest {
+    let file = |file: &SnapshotFile| pb::SnapshotFile {
+        name: file.name.clone(),
+        len: file.len,
+        crc: file.crc32c,
+    };
+    pb::SnapshotManifest {
+        vote: Some(vote_to(vote)),
+        position: Some(snapshot.position().into()),
+        membership: Some((&snapshot.membership()).into()),
+        files: files.iter().map(file).collect(),
+    }
 }

@@ -10,10 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use trellis_consensus::{
     Consensus, ConsensusSettings, Listener, Member, Membership, Payload, Position, ProposeError,
-    Role, Transport,
+    Receipt, Role, Transport,
     memory::{LocalNetwork, MemoryLog, MemoryState},
 };
 use trellis_queue::{Batch, Command, Item, LeaderCommand, Machine, Outcome};
@@ -215,13 +215,8 @@ impl Cluster {
             let Some(term) = leader.consensus.role().borrow().leads() else {
                 continue;
             };
-            match leader
-                .consensus
-                .propose(term, payload.clone())
-                .await
-                .map(tokio::spawn)
-            {
-                Ok(receipt) => match receipt.await.expect("no panic") {
+            match leader.consensus.propose(term, payload.clone()).await {
+                Ok(receipt) => match self.fate(receipt).await {
                     Ok(index) => return index,
                     Err(ProposeError::NotLeader { .. } | ProposeError::Unknown) => {
                         sleep(Duration::from_millis(10)).await;
@@ -231,6 +226,11 @@ impl Cluster {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    async fn fate(&self, receipt: Receipt) -> Result<u64, ProposeError> {
+        let fate = timeout(PATIENCE, receipt).await;
+        fate.unwrap_or_else(|_| panic!("no fate; roles: {:?}", self.roles()))
     }
 
     pub(crate) async fn open_origin(&mut self) {

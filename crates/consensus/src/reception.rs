@@ -1,0 +1,287 @@
+use std::{io, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream, stream::BoxStream};
+use openraft::{Raft, SnapshotMeta, async_runtime::watch::WatchReceiver};
+use tokio::{
+    sync::{OwnedMutexGuard, mpsc},
+    task::JoinHandle,
+    time::timeout,
+};
+use tonic::Status;
+use trellis_rpc::pb::{self, snapshot_part::Part, snapshot_reply::Reply};
+
+use crate::{
+    Membership, Position, SnapshotFile, SnapshotReceiver, StateStore, fail_stop,
+    front::{missing, stopped},
+    raft::{
+        RaftSnapshot, SnapshotTransfer, StateMachine, TypeConfig, VoteOf, blocking, vote_from,
+        vote_to,
+    },
+};
+
+/// Chunks that wait for the disk.
+const CHUNKS_AHEAD: usize = 4;
+
+type Parts = BoxStream<'static, Result<pb::SnapshotPart, Status>>;
+type RaftHandle = Raft<TypeConfig, StateMachine>;
+type Meta = SnapshotMeta<crate::raft::LeaderId, trellis_types::NodeId, crate::raft::Contact>;
+
+/// What a transfer had brought when it broke.
+pub(crate) struct Broken {
+    manifest: Manifest,
+    receiver: Box<dyn SnapshotReceiver>,
+    at: At,
+}
+
+/// The place of broken transfers; holding it is the right to receive.
+type Slot = OwnedMutexGuard<Option<Broken>>;
+
+/// What tells one snapshot from another.
+#[derive(PartialEq)]
+struct Manifest {
+    position: Position,
+    files: Vec<pb::SnapshotFile>,
+}
+
+/// How far the files are written.
+#[derive(Clone, Copy, Default)]
+struct At {
+    file: usize,
+    offset: u64,
+    /// Whether the receiver knows of the file.
+    begun: bool,
+}
+
+/// Takes in one snapshot: manifest, chunks, installation. See [`Front::snapshot`].
+///
+/// [`Front::snapshot`]: crate::Front::snapshot
+pub(crate) fn receive(
+    raft: RaftHandle,
+    store: Arc<dyn StateStore>,
+    slot: Slot,
+    parts: Parts,
+    stall: Duration,
+) -> BoxStream<'static, Result<pb::SnapshotReply, Status>> {
+    let step = Step::Begin {
+        raft,
+        store,
+        slot,
+        parts,
+        stall,
+    };
+    stream::unfold(Some(step), |step| async {
+        match step?.take().await {
+            Ok((reply, next)) => Some((Ok(pb::SnapshotReply { reply: Some(reply) }), next)),
+            Err(status) => Some((Err(status), None)),
+        }
+    })
+    .boxed()
+}
+
+enum Step {
+    Begin {
+        raft: RaftHandle,
+        store: Arc<dyn StateStore>,
+        slot: Slot,
+        parts: Parts,
+        stall: Duration,
+    },
+    Receive(Box<Reception>),
+}
+
+/// A transfer under way.
+struct Reception {
+    raft: RaftHandle,
+    vote: VoteOf,
+    meta: Meta,
+    parts: Parts,
+    stall: Duration,
+    chunks: mpsc::Sender<pb::SnapshotChunk>,
+    writer: JoinHandle<io::Result<(Box<dyn SnapshotReceiver>, Slot)>>,
+}
+
+impl Step {
+    async fn take(self) -> Result<(Reply, Option<Self>), Status> {
+        match self {
+            Self::Begin {
+                raft,
+                store,
+                slot,
+                parts,
+                stall,
+            } => begin(raft, store, slot, parts, stall).await,
+            Self::Receive(reception) => Ok((Reply::Vote(reception.run().await?), None)),
+        }
+    }
+}
+
+async fn begin(
+    raft: RaftHandle,
+    store: Arc<dyn StateStore>,
+    mut slot: Slot,
+    mut parts: Parts,
+    stall: Duration,
+) -> Result<(Reply, Option<Step>), Status> {
+    let Some(Part::Manifest(manifest)) = next_part(&mut parts, stall).await? else {
+        return Err(Status::invalid_argument(
+            "a snapshot starts with its manifest",
+        ));
+    };
+    let vote = vote_from(manifest.vote.ok_or_else(|| missing("vote"))?);
+    // Spares a former leader and this disk the whole transfer; openraft looks again at its end.
+    let known = raft.server_metrics().borrow_watched().vote;
+    if vote < known {
+        return Ok((Reply::Vote(vote_to(known)), None));
+    }
+    let position = Position::from(manifest.position.ok_or_else(|| missing("position"))?);
+    let membership = Membership::from(manifest.membership.ok_or_else(|| missing("membership"))?);
+    let meta = SnapshotMeta {
+        last_log_id: Some(position.into()),
+        last_membership: membership.to_stored().map_err(Status::invalid_argument)?,
+    };
+    let manifest = Manifest {
+        position,
+        files: manifest.files,
+    };
+
+    let (receiver, at) = match slot.take() {
+        Some(broken) if broken.manifest == manifest => (broken.receiver, broken.at),
+        _ => {
+            let receiver = blocking(move || store.receive_snapshot())
+                .await
+                .map_err(disk)?;
+            (receiver, At::default())
+        }
+    };
+    tracing::info!(%position, from_file = at.file, from_offset = at.offset, "a snapshot arrives");
+    let from = pb::SnapshotFrom {
+        file: u32::try_from(at.file).unwrap_or(u32::MAX),
+        offset: at.offset,
+    };
+    let (chunks, incoming) = mpsc::channel(CHUNKS_AHEAD);
+    let transfer = Broken {
+        manifest,
+        receiver,
+        at,
+    };
+    let writer = tokio::task::spawn_blocking(move || write(transfer, incoming, slot));
+    let reception = Reception {
+        raft,
+        vote,
+        meta,
+        parts,
+        stall,
+        chunks,
+        writer,
+    };
+    Ok((Reply::From(from), Some(Step::Receive(Box::new(reception)))))
+}
+
+impl Reception {
+    async fn run(mut self) -> Result<pb::Vote, Status> {
+        let mut lost = None;
+        loop {
+            match next_part(&mut self.parts, self.stall).await {
+                Ok(Some(Part::Chunk(chunk))) => {
+                    // A writer that is gone has the reason.
+                    if self.chunks.send(chunk).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(Some(Part::Manifest(_))) => {
+                    return Err(Status::invalid_argument("a second manifest"));
+                }
+                Ok(None) => break,
+                Err(status) => {
+                    lost = Some(status);
+                    break;
+                }
+            }
+        }
+        drop(self.chunks);
+        let written = self
+            .writer
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
+        let (receiver, _slot) = match (written, lost) {
+            (Ok(written), _) => written,
+            // The writer has kept what it got.
+            (Err(error), Some(lost)) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(lost);
+            }
+            (Err(error), _) => return Err(disk(error)),
+        };
+        let snapshot = RaftSnapshot {
+            meta: self.meta,
+            snapshot: SnapshotTransfer::Received(receiver),
+        };
+        let installed = self.raft.install_full_snapshot(self.vote, snapshot).await;
+        Ok(vote_to(installed.map_err(stopped)?.vote))
+    }
+}
+
+async fn next_part(parts: &mut Parts, stall: Duration) -> Result<Option<Part>, Status> {
+    let part = timeout(stall, parts.next())
+        .await
+        .map_err(|_| Status::deadline_exceeded("the snapshot has stalled"))?;
+    Ok(part.transpose()?.and_then(|part| part.part))
+}
+
+/// Writes the chunks on a thread that may block. If they end too early what has come is kept for
+/// the next try; what came damaged is not.
+fn write(
+    transfer: Broken,
+    mut chunks: mpsc::Receiver<pb::SnapshotChunk>,
+    mut slot: Slot,
+) -> io::Result<(Box<dyn SnapshotReceiver>, Slot)> {
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    let Broken {
+        manifest,
+        mut receiver,
+        mut at,
+    } = transfer;
+    while let Some(file) = manifest.files.get(at.file) {
+        if !at.begun {
+            let (name, len, crc32c) = (file.name.clone(), file.len, file.crc);
+            receiver.begin(&SnapshotFile { name, len, crc32c })?;
+            at.begun = true;
+        }
+        while at.offset < file.len {
+            let Some(chunk) = chunks.blocking_recv() else {
+                *slot = Some(Broken {
+                    manifest,
+                    receiver,
+                    at,
+                });
+                return Err(damaged("it ended too early"));
+            };
+            if (chunk.file as usize, chunk.offset) != (at.file, at.offset) {
+                return Err(damaged("a chunk is missing"));
+            }
+            if chunk.data.is_empty() || chunk.data.len() as u64 > file.len - at.offset {
+                return Err(damaged("a file has another length than announced"));
+            }
+            if crc32c::crc32c(&chunk.data) != chunk.crc {
+                return Err(damaged("a chunk has a wrong checksum"));
+            }
+            receiver.write(&chunk.data)?;
+            at.offset += chunk.data.len() as u64;
+        }
+        at = At {
+            file: at.file + 1,
+            ..At::default()
+        };
+    }
+    receiver.finish()?;
+    Ok((receiver, slot))
+}
+
+/// Bad data is the sender's fault; every other error is a failed disk.
+fn disk(error: io::Error) -> Status {
+    if error.kind() == io::ErrorKind::InvalidData {
+        tracing::warn!(%error, "a snapshot is refused");
+        return Status::data_loss(error.to_string());
+    }
+    fail_stop(format_args!("receiving a snapshot: {error}"));
+    Status::internal(error.to_string())
+}
