@@ -14,7 +14,7 @@ use crate::{backing::Backing, connection, door::Common, listener::Listener};
 /// nobody (specification, sharp edge 143).
 const SHORT_OF: Duration = Duration::from_millis(100);
 
-/// At most one line a second about connections that are refused.
+/// At most one line a second about one thing.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// Accepts connections for ever; each is served by its own task until `closed`.
@@ -65,9 +65,12 @@ fn is_about_the_client(error: &io::Error) -> bool {
     )
 }
 
-/// Says that connections are refused, at most once a second, and how many were.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Said>);
+/// Says that something happens to connections, at most once a second, and how often it did.
+#[derive(Debug)]
+pub(crate) struct Seldom {
+    what: &'static str,
+    said: Mutex<Said>,
+}
 
 #[derive(Debug, Default)]
 struct Said {
@@ -75,13 +78,20 @@ struct Said {
     since: u64,
 }
 
-impl Refusals {
-    /// One more was refused because of `why`.
+impl Seldom {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            said: Mutex::default(),
+        }
+    }
+
+    /// It happened once more, because of `why`.
     pub(crate) fn note(&self, why: &dyn fmt::Display) {
-        let mut said = self.0.lock();
+        let mut said = self.said.lock();
         said.since += 1;
         if said.last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
-            tracing::warn!(refused = said.since, %why, "connections are refused");
+            tracing::warn!(connections = said.since, %why, "{}", self.what);
             *said = Said {
                 last: Some(Instant::now()),
                 since: 0,

@@ -72,6 +72,11 @@ pub(crate) async fn serve<B: Backing>(
             },
         }
     };
+    if outbox.is_evicted() {
+        common
+            .evictions
+            .note(&"slow clients keep too many bytes waiting, this one for longest");
+    }
     if finish == Finish::Orderly {
         socket.farewell();
     }

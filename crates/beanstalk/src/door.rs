@@ -6,7 +6,7 @@ use trellis_node::DoorState;
 use trellis_types::limits;
 
 use crate::{
-    accept::{self, Refusals, Spare},
+    accept::{self, Seldom, Spare},
     backing::Backing,
     ledger::Ledger,
     listener::{BindError, Bound, Listen},
@@ -86,7 +86,9 @@ pub(crate) struct Common {
     /// See [`FETCHES`].
     pub fetches: Arc<Semaphore>,
     /// Says that connections are refused, not too often.
-    pub refusals: Refusals,
+    pub refusals: Seldom,
+    /// Says that connections are closed for want of memory, not too often.
+    pub evictions: Seldom,
     /// For when descriptors run out.
     pub spare: Spare,
 }
@@ -116,7 +118,8 @@ impl Door {
             owed: Ledger::new(settings.owed_bytes_max),
             arriving: Ledger::new(settings.arriving_bytes_max),
             fetches: Arc::new(Semaphore::new(FETCHES)),
-            refusals: Refusals::default(),
+            refusals: Seldom::new("connections are refused"),
+            evictions: Seldom::new("connections are closed"),
             spare: Spare::new(),
         };
         Ok(Self {

@@ -221,6 +221,11 @@ impl Outbox {
         }
     }
 
+    /// Whether the connection was closed because others need its memory.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
     /// Drops the socket and what waits; the node may hold the outbox a little longer.
     pub(crate) fn hang_up(&self) {
         let mut state = self.state.lock();

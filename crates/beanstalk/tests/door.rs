@@ -203,7 +203,10 @@ async fn a_client_that_shuts_its_side_behind_a_quit_is_answered_and_let_go() {
     ann.says("reserve\r\nquit\r\n").await;
     let actor = stage.actor(1).await;
     until_true("both are submitted", || actor.waiting() == 2).await;
-    ann.0.shutdown().await.expect("the sending side can be shut");
+    ann.0
+        .shutdown()
+        .await
+        .expect("the sending side can be shut");
     ann.hears("TIMED_OUT\r\n").await;
     ann.hears_the_end().await;
 }

@@ -85,7 +85,7 @@ fn raise_descriptors(connections_max: usize) {
     };
     let wanted = (connections_max as u64).saturating_add(DESCRIPTORS_BESIDE);
     if let Some(have) = have.filter(|have| *have < wanted) {
-        tracing::warn!(
+        tracing::info!(
             have,
             wanted,
             "too few descriptors for connections_max: raise the limit (ulimit -n)"
