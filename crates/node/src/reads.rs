@@ -66,11 +66,9 @@ pub(crate) async fn serve_reads(core: Arc<Inner>, running: Running) {
     }
 }
 
-/// What needs no leader: polls for which something is ready go to the log, local reads are made.
-/// Returns the rest.
-fn at_once(core: &Arc<Inner>, running: &Running, mut tickets: Vec<Ticket>) -> Vec<Ticket> {
+/// Makes the reads that need no leader. Returns the rest.
+fn at_once(core: &Arc<Inner>, running: &Running, tickets: Vec<Ticket>) -> Vec<Ticket> {
     let now = crate::now();
-    submit_ready_polls(core, running, &mut tickets);
     if core.settings.reads == Reads::Local {
         let (polls, reads): (Vec<_>, Vec<_>) = tickets
             .into_iter()
@@ -86,7 +84,9 @@ fn at_once(core: &Arc<Inner>, running: &Running, mut tickets: Vec<Ticket>) -> Ve
     tickets
 }
 
-fn submit_ready_polls(core: &Arc<Inner>, running: &Running, tickets: &mut Vec<Ticket>) {
+/// Polls for which something is ready go through the log. Called wherever they turn up, so that
+/// a poll that finds a job costs no more than any command.
+pub(crate) fn submit_ready_polls(core: &Inner, running: &Running, tickets: &mut Vec<Ticket>) {
     if !tickets
         .iter()
         .any(|ticket| matches!(ticket.read, Read::Poll(_)))

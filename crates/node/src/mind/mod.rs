@@ -26,7 +26,7 @@ use crate::{
     leader::{Office, OfficeEvent, serve_forward, watch_role},
     neighbours::Neighbours,
     origin::{Effects, Origin, Phase, forward},
-    reads::{ReadQueue, serve_reads},
+    reads::{ReadQueue, serve_reads, submit_ready_polls},
 };
 use tasks::{draw_runs, look_after};
 
@@ -384,8 +384,12 @@ impl Inner {
             });
             self.phase.send_replace(phase);
         }
-        if !effects.tickets.is_empty() {
-            self.reads.push(effects.tickets);
+        let mut tickets = effects.tickets;
+        if let Some(running) = self.running.get() {
+            submit_ready_polls(self, running, &mut tickets);
+        }
+        if !tickets.is_empty() {
+            self.reads.push(tickets);
         }
         if effects.wake {
             self.forward_wake.notify_one();
