@@ -8,7 +8,12 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backing::Backing, connection, door::Common, listener::Listener};
+use crate::{
+    backing::Backing,
+    connection::{self, Connection},
+    door::Common,
+    listener::Listener,
+};
 
 /// A pause after an accept that failed for want of something: an accept loop that spins helps
 /// nobody (specification, sharp edge 143).
@@ -32,12 +37,11 @@ pub(crate) async fn run<B: Backing>(
                     tracing::debug!(%error, "a connection ended at once");
                     continue;
                 }
-                tokio::spawn(connection::serve(
-                    backing.clone(),
-                    socket,
-                    Arc::clone(&common),
-                    closed.clone(),
-                ));
+                // Asked here, so that those who are too many hold a descriptor for a moment only.
+                if let Some(connection) = Connection::let_in(&backing, socket, &common) {
+                    let (common, closed) = (Arc::clone(&common), closed.clone());
+                    tokio::spawn(connection::serve(connection, common, closed));
+                }
             }
             Err(error) if is_about_the_client(&error) => {}
             Err(error) => {

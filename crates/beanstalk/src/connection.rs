@@ -23,26 +23,48 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an unfinished body up to which a connection needs no place in the ledger.
 const BODY_BYTES_FREE: usize = 4 * 1024;
 
+/// A connection that the node has let in.
+pub(crate) struct Connection<S> {
+    socket: Arc<Socket>,
+    outbox: Arc<Outbox>,
+    session: S,
+}
+
+impl<S> Connection<S> {
+    /// Asks the node to let a connection in; one that it refuses is closed at once.
+    pub(crate) fn let_in<B: Backing<Session = S>>(
+        backing: &B,
+        socket: Socket,
+        common: &Common,
+    ) -> Option<Self> {
+        let socket = Arc::new(socket);
+        let fetches = Arc::clone(&common.fetches);
+        let outbox = Outbox::new(Arc::clone(&socket), &common.owed, fetches);
+        match backing.connect(outbox.clone()) {
+            Ok(session) => Some(Self {
+                socket,
+                outbox,
+                session,
+            }),
+            Err(refused) => {
+                common.refusals.note(&refused);
+                None
+            }
+        }
+    }
+}
+
 /// Serves one connection until it is over, or until `closed`.
-pub(crate) async fn serve<B: Backing>(
-    backing: B,
-    socket: Socket,
+pub(crate) async fn serve<S: Talk>(
+    connection: Connection<S>,
     common: Arc<Common>,
     closed: CancellationToken,
 ) {
-    let socket = Arc::new(socket);
-    let outbox = Outbox::new(
-        Arc::clone(&socket),
-        &common.owed,
-        Arc::clone(&common.fetches),
-    );
-    let session = match backing.connect(outbox.clone()) {
-        Ok(session) => session,
-        Err(refused) => {
-            common.refusals.note(&refused);
-            return;
-        }
-    };
+    let Connection {
+        socket,
+        outbox,
+        session,
+    } = connection;
     let reader = Reader {
         session: &session,
         socket: &socket,

@@ -27,14 +27,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
     if let Some(parent) = args.die_with_parent {
         die_with(parent)?;
     }
-    let (_, settings) = settings_of(args)?;
+    let (_, mut settings) = settings_of(args)?;
     let tag = args.die_with_parent.map(|_| settings.name.clone());
     telemetry::start(&settings, tag);
     for line in args.unused_flags() {
         tracing::warn!("{line}");
     }
     leave::on_failure();
-    raise_descriptors(settings.connections_max);
+    settings.connections_max = within_descriptors(settings.connections_max);
 
     // Whatever can be refused is refused before anything is written.
     let door = Door::bind(door_settings(&settings))
@@ -68,11 +68,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
 }
 
 /// Descriptors beside those of clients: files of storage, peers, listeners.
-const DESCRIPTORS_BESIDE: u64 = 1_024;
+const DESCRIPTORS_BESIDE: usize = 1_024;
 
-/// Raises the number of descriptors to what the system lets this process have, and says so if
-/// that is too few for the connections that are allowed.
-fn raise_descriptors(connections_max: usize) {
+/// Raises the number of descriptors to what the system lets this process have, and returns how
+/// many connections may be allowed with it: storage that is refused a descriptor is storage that
+/// failed, so clients must not be able to use them up.
+fn within_descriptors(connections_max: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -83,14 +84,23 @@ fn raise_descriptors(connections_max: usize) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let wanted = (connections_max as u64).saturating_add(DESCRIPTORS_BESIDE);
-    if let Some(have) = have.filter(|have| *have < wanted) {
+    let Some(have) = have.and_then(|have| usize::try_from(have).ok()) else {
+        return connections_max;
+    };
+    let allowed = connections_for(have);
+    if allowed < connections_max {
         tracing::info!(
-            have,
-            wanted,
-            "too few descriptors for connections_max: raise the limit (ulimit -n)"
+            descriptors = have,
+            connections_max = allowed,
+            "fewer connections than configured: raise the limit of descriptors (ulimit -n)"
         );
     }
+    allowed.min(connections_max)
+}
+
+/// Connections that leave enough of `descriptors` for everything else.
+fn connections_for(descriptors: usize) -> usize {
+    descriptors.saturating_sub(DESCRIPTORS_BESIDE.min(descriptors / 2))
 }
 
 /// Ends this process when its parent ends.
@@ -161,5 +171,17 @@ impl Drop for PidFile {
     fn drop(&mut self) {
         // A file that stays names a process that is gone; nobody trusts it alone.
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_descriptors_for_storage_and_peers() {
+        assert_eq!(connections_for(100_000), 98_976);
+        assert_eq!(connections_for(1_024), 512);
+        assert_eq!(connections_for(0), 0);
     }
 }
