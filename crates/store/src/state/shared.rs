@@ -140,15 +140,20 @@ impl Shared {
         self.metrics
             .flush_seconds
             .observe(began.elapsed().as_secs_f64());
-        let mut line = self.line.lock();
-        if let Some(upto) = upto
-            && line.durable < Some(upto)
-        {
-            line.durable = Some(upto);
-            self.gate.raise_durable(upto);
-            self.metrics.durable_index.set(as_gauge(upto));
+        if let Some(upto) = upto {
+            self.durable_up_to(upto);
         }
         Ok(())
+    }
+
+    /// A restart finds everything up to `index`, so the log need not have it any more.
+    fn durable_up_to(&self, index: u64) {
+        let mut line = self.line.lock();
+        if line.durable < Some(index) {
+            line.durable = Some(index);
+            self.gate.raise_durable(index);
+            self.metrics.durable_index.set(as_gauge(index));
+        }
     }
 
     /// A body that need not be read: of an open window, of one on its way to the disk (it moves
@@ -249,6 +254,8 @@ impl Shared {
             self.failure
                 .stop(format_args!("no snapshot can be kept: {error}"))
         })?;
+        // The checkpoint flushed the state once more, with the windows that were written since the flush above.
+        self.durable_up_to(snapshot.position().index);
         self.metrics.snapshots.inc();
         self.metrics
             .snapshot_index

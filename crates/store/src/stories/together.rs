@@ -43,6 +43,37 @@ fn the_log_is_purged_up_to_a_durable_snapshot_and_goes_on_behind_it() {
     assert_eq!(left.len(), 1, "the one behind the snapshot");
 }
 
+/// A snapshot holds the windows that were written while it was made, too. What it holds the log may
+/// forget, or a busy node would stop at its first purge.
+#[test]
+fn a_snapshot_made_under_load_lets_the_log_be_purged_up_to_it() {
+    let folder = Folder::with(|options| options.state.window = Duration::ZERO);
+    let mut node = Replica::new(&folder);
+    let mut caught_up = 0;
+    for round in 0..200 {
+        let asked = node.next - 1;
+        let building = node.begin_snapshot();
+        let maker = std::thread::spawn(move || runtime().block_on(building).unwrap().position());
+        while !maker.is_finished() {
+            node.put("meanwhile");
+        }
+        let snapshot = maker.join().unwrap();
+        let purge = node.opened.log.purge(snapshot.into());
+        let purged = runtime().block_on(purge);
+        assert!(purged.is_ok(), "round {round}: {:?}", folder.failures());
+        caught_up += usize::from(snapshot.index > asked);
+        if caught_up == 20 {
+            let loaded = folder.crash_image().open().state.load().unwrap();
+            assert!(
+                loaded.applied >= Some(snapshot),
+                "a kill right after the purge"
+            );
+            return;
+        }
+    }
+    panic!("only {caught_up} snapshots of 200 held anything newer than what was asked for");
+}
+
 #[test]
 fn a_purge_beyond_the_durable_state_stops_the_node() {
     let folder = Folder::new();
