@@ -53,7 +53,7 @@ soak:
 	@sh tests/install.sh test
 	@$(CARGO) build --release --package trellis --bin trellis
 	@. tests/cache.sh; TRELLIS_BIN="$$CARGO_TARGET_DIR/release/trellis" TRELLIS_ROUNDS=$(ROUNDS) \
-		$(CARGO) test --release --package trellis-tests --test failover --test silence -- --nocapture --test-threads 1
+		$(CARGO) test --release --package trellis-tests --test failover --test silence --test long -- --nocapture --test-threads 1
 
 fuzz:
 	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60

@@ -86,7 +86,7 @@ install_build() {
 install_test() {
     # shellcheck disable=SC2046
     apt_install $(missing_tools \
-        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables)
+        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables faketime=faketime)
     has beanstalkd && has haproxy && has nc
 }
 

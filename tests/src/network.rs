@@ -36,6 +36,19 @@ impl Network {
     ///
     /// A network can't be made, or a node does not serve in time; its own words are included.
     pub fn start(binary: &Path, nodes: u8) -> io::Result<Self> {
+        Self::start_with(binary, nodes, |_| Vec::new())
+    }
+
+    /// As [`Self::start`], with variables for each node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_with(
+        binary: &Path,
+        nodes: u8,
+        variables: impl Fn(u8) -> Vec<(String, String)>,
+    ) -> io::Result<Self> {
         let pid = std::process::id();
         let mut network = Self {
             prefix: format!("tr{}", pid % 100_000),
@@ -57,7 +70,7 @@ impl Network {
             .map(|node| format!("node-{node}={}", network.at(node, 11301)))
             .collect();
         for node in 0..nodes {
-            let child = network.spawn(binary, node, &members.join(","))?;
+            let child = network.spawn(binary, node, &members.join(","), variables(node))?;
             network.nodes.push(child);
         }
         for node in 0..nodes {
@@ -122,7 +135,13 @@ impl Network {
         self.inside(node, &["ip", "link", "set", "lo", "up"])
     }
 
-    fn spawn(&self, binary: &Path, node: u8, members: &str) -> io::Result<Child> {
+    fn spawn(
+        &self,
+        binary: &Path,
+        node: u8,
+        members: &str,
+        variables: Vec<(String, String)>,
+    ) -> io::Result<Child> {
         let listen = |port| self.at(node, port).to_string();
         let mut command = Command::new("ip");
         for (name, _) in std::env::vars_os() {
@@ -132,6 +151,7 @@ impl Network {
             }
         }
         command
+            .envs(variables)
             .args(["netns", "exec", &self.namespace(node)])
             .arg(binary)
             .args(["serve", "--name", &format!("node-{node}")])

@@ -1,0 +1,277 @@
+//! Stories that take minutes or a lot of memory. `make soak` tells them; see `Cargo.toml`.
+
+use std::{
+    fs, io,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use trellis_testkit::process::{Cluster, trellis_binary};
+use trellis_tests::{Client, Network, Roles, wait_for};
+use trellis_types::{JobId, Priority, Seconds, TubeName};
+use trellis_wire::beanstalk::{Reply, Request};
+
+fn tube(name: &str) -> TubeName {
+    TubeName::parse(name.as_bytes()).expect("a good name")
+}
+
+/// The table of the architecture's section 9, and that the cluster is whole afterwards.
+#[test]
+fn two_of_three_freeze_for_twenty_seconds() {
+    let binary = trellis_binary().expect("the binary was built");
+    let cluster = Cluster::start(&binary, 3).expect("a cluster");
+    let roles = Roles::of(&cluster);
+    let address = cluster.address(roles.followers[0]);
+    let frozen = [roles.leader, roles.followers[1]];
+
+    let mut producer = Client::at_tube(address, &tube("jobs")).expect("a client");
+    let kept: Vec<_> = (0..50)
+        .map(|n| producer.put(&n.to_string(), 0).expect("a put"))
+        .collect();
+    let mut waiter = Client::at_tube(address, &tube("quiet")).expect("a client");
+    waiter.send(&Request::Reserve).expect("sent");
+    let mut reader = Client::connect(address).expect("a client");
+    wait_for("worker that waits", || {
+        let seen = reader.statistics(&Request::StatsTube(tube("quiet")))?;
+        match seen["current-waiting"].as_str() {
+            "1" => Ok(()),
+            _ => Err(io::Error::other(format!("{seen:?}"))),
+        }
+    });
+
+    for node in frozen {
+        cluster.freeze(node).expect("it lived");
+    }
+    let begun = Instant::now();
+    // By now the node has noticed: what comes is not handed to anybody.
+    thread::sleep(Duration::from_millis(2000));
+    let asked = Instant::now();
+    let put = Request::Put {
+        priority: Priority(0),
+        delay: Seconds(0),
+        ttr: Seconds(60),
+        body: Bytes::from_static(b"x"),
+    };
+    producer.send(&put).expect("sent");
+    reader.send(&Request::Peek(JobId(1 << 40))).expect("sent");
+    assert_eq!(reader.hear().expect("an answer"), Reply::InternalError);
+    assert_eq!(producer.hear().expect("an answer"), Reply::Draining);
+    let waited = asked.elapsed();
+    assert!(
+        (4.5..6.0).contains(&waited.as_secs_f64()),
+        "commit_timeout is 5 s: {waited:?}"
+    );
+    assert!(
+        !waiter
+            .hears_within(Duration::from_millis(50))
+            .expect("a parked reserve stays")
+    );
+
+    let lost = waiter.hear().expect_err("fenced at 0.8 of the lease");
+    println!("fenced after {:.1?}: {lost}", begun.elapsed());
+    assert!(
+        (7.0..12.0).contains(&begun.elapsed().as_secs_f64()),
+        "{:?}",
+        begun.elapsed()
+    );
+    wait_for(
+        "refusal by a node that is fenced",
+        || match TcpStream::connect(address) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            other => Err(other),
+        },
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+
+    thread::sleep(Duration::from_secs(20).saturating_sub(begun.elapsed()));
+    for node in frozen {
+        cluster.thaw(node).expect("it is there");
+    }
+    for node in 0..3 {
+        wait_for("node that serves", || {
+            let mut client = Client::at_tube(cluster.address(node), &tube("after"))?;
+            client.put("again", 0)
+        });
+    }
+    println!(
+        "all serve again {:.1?} after the thaw",
+        begun.elapsed() - Duration::from_secs(20)
+    );
+    let mut worker = Client::at_tube(address, &tube("jobs")).expect("a client");
+    for job in kept {
+        assert_eq!(
+            worker.reserve(5).expect("a reserve").map(|it| it.0),
+            Some(job)
+        );
+    }
+    assert_eq!(
+        worker.reserve(0).expect("a reserve"),
+        None,
+        "a put that was refused is not there"
+    );
+}
+
+/// A million jobs, and all nodes start again.
+#[test]
+fn a_million_jobs_are_there_after_a_restart() {
+    const JOBS: usize = 1_000_000;
+    const CLIENTS: usize = 8;
+    const AT_ONCE: usize = 1000;
+
+    let binary = trellis_binary().expect("the binary was built");
+    let mut cluster = Cluster::start(&binary, 3).expect("a cluster");
+    let memory = |cluster: &Cluster| -> Vec<u64> {
+        (0..3)
+            .map(|node| resident_bytes(cluster, node).expect("it lives"))
+            .collect()
+    };
+    let before = memory(&cluster);
+    let begun = Instant::now();
+    let taken = thread::scope(|scope| {
+        let put = |client: usize| {
+            let address = cluster.address((client % 3) as u16);
+            scope.spawn(move || put_many(address, JOBS / CLIENTS, AT_ONCE))
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(put).collect();
+        let ended = clients.into_iter().map(|client| client.join());
+        ended
+            .map(|it| it.expect("no panic"))
+            .collect::<io::Result<Vec<()>>>()
+    });
+    if let Err(error) = taken {
+        panic!("a put failed: {error}; the nodes say:\n{}", cluster.log());
+    }
+    println!("{JOBS} jobs of 256 bytes put in {:.1?}", begun.elapsed());
+    for (node, (after, before)) in memory(&cluster).into_iter().zip(before).enumerate() {
+        println!(
+            "node {node}: {} bytes of memory a job",
+            after.saturating_sub(before) / JOBS as u64
+        );
+    }
+
+    let begun = Instant::now();
+    cluster.kill_all_and_restart().expect("they come back");
+    println!("the cluster says ready after {:.1?}", begun.elapsed());
+    for node in 0..3 {
+        let mut client = Client::at_tube(cluster.address(node), &tube("many")).expect("a client");
+        let seen = client
+            .statistics(&Request::StatsTube(tube("many")))
+            .expect("statistics");
+        assert_eq!(seen["current-jobs-ready"], JOBS.to_string());
+        let first = client.ask(&Request::PeekReady).expect("an answer");
+        assert!(
+            matches!(first, Reply::Found { job: JobId(1), .. }),
+            "{first:?}"
+        );
+    }
+    println!("all three have served after {:.1?}", begun.elapsed());
+    for (node, after) in memory(&cluster).into_iter().enumerate() {
+        println!(
+            "node {node}: {} MiB of memory after the restart",
+            after >> 20
+        );
+    }
+}
+
+fn put_many(address: SocketAddr, jobs: usize, at_once: usize) -> io::Result<()> {
+    let mut client = Client::at_tube(address, &tube("many"))?;
+    let body = Bytes::from(vec![b'x'; 256]);
+    let put = Request::Put {
+        priority: Priority(1024),
+        delay: Seconds(0),
+        ttr: Seconds(60),
+        body,
+    };
+    for _ in 0..jobs / at_once {
+        for _ in 0..at_once {
+            client.send(&put)?;
+        }
+        for _ in 0..at_once {
+            match client.hear()? {
+                Reply::Inserted(_) => {}
+                other => return Err(io::Error::other(format!("{other:?}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resident_bytes(cluster: &Cluster, node: u16) -> io::Result<u64> {
+    let status = fs::read_to_string(format!(
+        "/proc/{}/status",
+        cluster.pid(node)?.as_raw_nonzero()
+    ))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10)
+        .ok_or_else(|| io::Error::other("no VmRSS"))
+}
+
+/// Promise P8: the leader's wall clock is stepped by an hour, forth and back; its monotonic clock is not.
+#[test]
+fn a_stepped_wall_clock_expires_and_stretches_nothing() {
+    const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+    assert!(Network::is_possible(), "networks need root");
+    assert!(
+        Path::new(LIBRARY).exists(),
+        "libfaketime is installed (make soak installs it)"
+    );
+    let binary = trellis_binary().expect("the binary was built");
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = |node: u8| folder.path().join(format!("clock-{node}"));
+    let set_clock = |node: u8, step: &str| fs::write(clock(node), step).expect("written");
+    for node in 0..3 {
+        set_clock(node, "+0");
+    }
+    let network = Network::start_with(&binary, 3, |node| {
+        [
+            ("LD_PRELOAD", LIBRARY.to_owned()),
+            ("FAKETIME_TIMESTAMP_FILE", clock(node).display().to_string()),
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    })
+    .expect("a cluster");
+    let all: Vec<_> = (0..3u8)
+        .map(|node| (u16::from(node), network.address(node)))
+        .collect();
+    let roles = Roles::among(&all);
+    let address = network.address(roles.followers[0] as u8);
+
+    for step in ["+3600", "-3600", "+0"] {
+        let jobs = tube(&format!("clock{}", step.trim_start_matches(['+', '-'])));
+        let mut client = Client::at_tube(address, &jobs).expect("a client");
+        let put = Instant::now();
+        let delayed = client.put("delayed by four seconds", 4).expect("a put");
+        set_clock(roles.leader as u8, step);
+        let waits = client.reserve(2).expect("a reserve");
+        assert_eq!(waits, None, "not early after {step}");
+        let found = client.reserve(10).expect("a reserve").map(|it| it.0);
+        let after = put.elapsed();
+        assert_eq!(found, Some(delayed));
+        assert!(
+            (3.9..5.0).contains(&after.as_secs_f64()),
+            "after {step}: {after:?}"
+        );
+        let seen = client
+            .statistics(&Request::StatsJob(delayed))
+            .expect("statistics");
+        println!(
+            "after a step of {step} s: delayed by {after:.2?}, age {}",
+            seen["age"]
+        );
+        client
+            .demand(&Request::Delete(delayed), &Reply::Deleted)
+            .expect("a delete");
+    }
+}
