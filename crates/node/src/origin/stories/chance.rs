@@ -14,6 +14,8 @@ use crate::origin::{Phase, connection::State};
 enum Step {
     Connect,
     Say(usize, Vec<Word>),
+    /// The end of the input is noticed before it is read to the end.
+    EndIsNear(usize),
     HalfClose(usize),
     HangUp(usize),
     Hand,
@@ -99,6 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Connect),
         8 => (any::<usize>(), proptest::collection::vec(word(), 1..6))
             .prop_map(|(client, words)| Step::Say(client, words)),
+        1 => any::<usize>().prop_map(Step::EndIsNear),
         1 => any::<usize>().prop_map(Step::HalfClose),
         1 => any::<usize>().prop_map(Step::HangUp),
         6 => Just(Step::Hand),
@@ -163,6 +166,13 @@ impl Chance {
             Step::HalfClose(client) => {
                 if let Some(voice) = self.clients.get(client % count) {
                     self.story.half_closes(&voice.client.clone());
+                }
+            }
+            Step::EndIsNear(client) => {
+                if let Some(voice) = self.clients.get(client % count) {
+                    let now = self.story.now;
+                    self.story.origin.hung_up(voice.client.id, now);
+                    self.story.settles();
                 }
             }
             Step::HangUp(client) => {
@@ -302,7 +312,12 @@ impl Chance {
                 }
                 Some(_) => panic!("{:?} is stuck", connection.id),
             }
-            assert!(!connection.half, "half-closed {:?} stays", connection.id);
+            assert!(!connection.over, "half-closed {:?} stays", connection.id);
+            assert!(
+                !connection.half || unanswered.is_empty(),
+                "{:?} waits for a job",
+                connection.id
+            );
             assert_eq!(connection.may_be_parked(), !unanswered.is_empty());
         }
         assert_eq!(

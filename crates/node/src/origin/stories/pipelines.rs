@@ -188,6 +188,25 @@ fn an_end_of_wait_comes_while_the_reserve_is_in_flight() {
 }
 
 #[test]
+fn what_is_read_after_the_end_was_noticed_does_not_wait_either() {
+    let mut story = Story::begins();
+    let ann = story.client();
+    story.say(&ann, [RESERVE]);
+    story.run();
+    story.origin.hung_up(ann.id, story.now);
+    story.run();
+    assert_eq!(ann.hears(), ["TimedOut"]);
+    story.say(&ann, [RESERVE, put("x"), RESERVE]);
+    story.half_closes(&ann);
+    story.read();
+    story.run();
+    assert_eq!(
+        ann.hears(),
+        ["TimedOut", "inserted 1", "reserved 1", "closed: HalfClosed"]
+    );
+}
+
+#[test]
 fn a_half_closed_client_that_owes_nothing_is_closed_at_once() {
     let mut story = Story::begins();
     let ann = story.client();
