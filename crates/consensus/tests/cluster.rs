@@ -498,13 +498,13 @@ async fn commands_of_the_leader_are_carried_out_before_the_batches_beside_them()
 async fn apply_waits_for_the_mirror_and_goes_on_when_it_has_room() {
     let mut cluster = Cluster::of(1).await;
     cluster.open_origin().await;
+    let before = cluster.put(1).await;
     let node = cluster.node(1);
     let term = cluster.roles()[&1].leads().expect("the only one");
     node.state.bound_windows(4);
     node.state.hold_windows(true);
-    let before = node.applied();
     let mut receipts = Vec::new();
-    for seq in 1..=20 {
+    for seq in 2..=20 {
         receipts.push(
             node.consensus
                 .propose(term, puts(seq, 1, b""))

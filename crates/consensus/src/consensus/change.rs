@@ -17,7 +17,7 @@ use trellis_types::NodeId;
 use super::Consensus;
 use crate::{
     ChangeError, Member,
-    raft::{Contact, TypeConfig},
+    raft::{Contact, LogId, TypeConfig},
 };
 
 impl Consensus {
@@ -128,7 +128,7 @@ impl Consensus {
         self.check_started().ok_or(ChangeError::Stopped)?;
         let changed = timeout(self.0.settings.change_timeout, change).await;
         match changed.map_err(|_| ChangeError::Unknown)? {
-            Ok(_) => Ok(()),
+            Ok(response) => self.shows(response.log_id).await,
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
                 Err(ChangeError::NotLeader {
                     leader: forward.leader_id,
@@ -139,6 +139,18 @@ impl Consensus {
             }
             Err(RaftError::APIError(error)) => Err(ChangeError::Refused(error.to_string())),
             Err(RaftError::Fatal(_)) => Err(ChangeError::Stopped),
+        }
+    }
+
+    /// Waits until [`Self::membership`] is at `position`: openraft answers before it tells.
+    async fn shows(&self, position: LogId) -> Result<(), ChangeError> {
+        let mut server = self.0.raft.server_metrics();
+        let shown =
+            server.wait_until(|metrics| metrics.membership_config.log_id() >= &Some(position));
+        match timeout(self.0.settings.change_timeout, shown).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(ChangeError::Stopped),
+            Err(_) => Err(ChangeError::Unknown),
         }
     }
 
