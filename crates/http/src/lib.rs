@@ -6,6 +6,7 @@
 //! What changes something is carried out on the main runtime.
 
 mod actions;
+mod bounded;
 mod figures;
 mod port;
 mod probes;

@@ -9,7 +9,7 @@ use axum::{
     routing::{delete, get, post},
 };
 
-use crate::{View, actions, figures, probes};
+use crate::{View, actions, bounded::Bounded, figures, probes};
 
 /// The admin port: its address is taken, nobody is answered before [`AdminPort::start`].
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl AdminPort {
             .spawn(move || {
                 let served = runtime.block_on(async move {
                     let listener = tokio::net::TcpListener::from_std(self.listener)?;
-                    axum::serve(listener, routes(view)).await
+                    axum::serve(Bounded::new(listener), routes(view)).await
                 });
                 if let Err(error) = served {
                     tracing::error!(%error, "the admin port is closed");
