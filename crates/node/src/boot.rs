@@ -7,7 +7,10 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Instant,
 };
 
@@ -181,6 +184,7 @@ pub(crate) async fn stand(
         invited: Mutex::new(Vec::new()),
         stage: watch::Sender::new(Stage::Forming("starting".to_owned())),
         draining: watch::Sender::new(false),
+        stalled: AtomicBool::new(false),
         councils: Mutex::new(Vec::new()),
         changing: tokio::sync::Mutex::new(()),
         short_of_disk: Mutex::new(Vec::new()),

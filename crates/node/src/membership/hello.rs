@@ -167,7 +167,7 @@ pub(crate) fn hello_verdict(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) 
         )
     } else {
         format!(
-            "{} hear a leader that has not answered yet",
+            "a leader that has not answered yet is heard by {}",
             hearers.join(", ")
         )
     })

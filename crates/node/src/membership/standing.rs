@@ -1,6 +1,9 @@
 use std::{
     fmt, io,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -97,6 +100,8 @@ pub(crate) struct Standing {
     pub(crate) invited: Mutex<Vec<String>>,
     pub(crate) stage: watch::Sender<Stage>,
     pub(crate) draining: watch::Sender<bool>,
+    /// The own log or apply does not move although there is work.
+    pub(crate) stalled: AtomicBool,
     /// What learners wait for, as the leader's council last said.
     pub(crate) councils: Mutex<Vec<String>>,
     /// One change of members at a time.
@@ -199,6 +204,11 @@ impl Standing {
         let text =
             most.map(|index| format!("the state differs from most others' at index {index}"));
         (text.is_some() && others > 1, text)
+    }
+
+    /// Whether this node would lead: not on its way out, and not with a disk that stands still.
+    pub(crate) fn is_willing(&self) -> bool {
+        !*self.draining.borrow() && !self.stalled.load(Ordering::Relaxed)
     }
 
     /// Whether the leader has been silent for three heartbeats.

@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Testimony {
     /// It finds it gone, too.
     pub(crate) gone: bool,
+    /// It would lead.
+    pub(crate) willing: bool,
     /// The end of its log.
     pub(crate) last_log: Option<Position>,
 }
@@ -38,15 +40,15 @@ pub(crate) enum Succession {
     Stand,
     /// That one, which has more of the log or, of equals, the greater id.
     Defer(NodeId),
-    /// Too few find it gone: the usual election will tell.
+    /// Too few find it gone, or nobody would lead: the usual election will tell.
     Doubtful,
 }
 
-/// Who stands: of a majority, this node included, that finds the leader gone, the one with the
-/// greatest (last log id, node id). Source: architecture, section 14.
+/// Who stands: of a majority, this node included, that finds the leader gone, the willing one with
+/// the greatest (last log id, node id). Source: architecture, section 14.
 pub(crate) fn succession(
     me: NodeId,
-    last_log: Option<Position>,
+    own: Testimony,
     membership: &Membership,
     testimonies: &BTreeMap<NodeId, Testimony>,
 ) -> Succession {
@@ -54,18 +56,20 @@ pub(crate) fn succession(
         return Succession::Doubtful;
     }
     let agreeing = testimonies.iter().filter(|(_, testimony)| testimony.gone);
-    let mut logs: BTreeMap<NodeId, Option<Position>> = agreeing
-        .map(|(id, testimony)| (*id, testimony.last_log))
-        .collect();
-    logs.insert(me, last_log);
-    let ids: BTreeSet<NodeId> = logs.keys().copied().collect();
+    let mut agreeing: BTreeMap<NodeId, Testimony> =
+        agreeing.map(|(id, testimony)| (*id, *testimony)).collect();
+    agreeing.insert(me, own);
+    let ids: BTreeSet<NodeId> = agreeing.keys().copied().collect();
     if !membership.is_majority(&ids) {
         return Succession::Doubtful;
     }
-    let voters = logs.into_iter().filter(|(id, _)| membership.is_voter(*id));
-    match voters.max_by_key(|(id, last_log)| (*last_log, *id)) {
-        Some((id, _)) if id != me => Succession::Defer(id),
-        _ => Succession::Stand,
+    let willing = agreeing
+        .into_iter()
+        .filter(|(id, testimony)| testimony.willing && membership.is_voter(*id));
+    match willing.max_by_key(|(id, testimony)| (testimony.last_log, *id)) {
+        Some((id, _)) if id == me => Succession::Stand,
+        Some((id, _)) => Succession::Defer(id),
+        None => Succession::Doubtful,
     }
 }
 
@@ -155,18 +159,20 @@ async fn succeed(
                     .ok()?
                     .ok()?
                     .into_inner();
-                let last_log = reply.last_log.map(Position::from);
-                Some((
-                    member.id,
-                    Testimony {
-                        gone: reply.gone && reply.term == term,
-                        last_log,
-                    },
-                ))
+                let testimony = Testimony {
+                    gone: reply.gone && reply.term == term,
+                    willing: !reply.unwilling,
+                    last_log: reply.last_log.map(Position::from),
+                };
+                Some((member.id, testimony))
             });
         let testimonies = join_all(asked).await.into_iter().flatten().collect();
-        let last_log = consensus.last_log();
-        match succession(standing.id(), last_log, &membership, &testimonies) {
+        let own = Testimony {
+            gone: true,
+            willing: standing.is_willing(),
+            last_log: consensus.last_log(),
+        };
+        match succession(standing.id(), own, &membership, &testimonies) {
             Succession::Stand => {
                 // Once per term, whatever becomes of it.
                 *stood_in = term;
@@ -203,6 +209,7 @@ pub(crate) async fn testify(standing: &Standing, leader: NodeId, term: u64) -> p
         gone,
         term: known,
         last_log,
+        unwilling: !standing.is_willing(),
     }
 }
 
@@ -210,72 +217,92 @@ pub(crate) async fn testify(standing: &Standing, leader: NodeId, term: u64) -> p
 mod tests {
     use super::*;
 
-    fn at(index: u64) -> Option<Position> {
-        Some(Position {
+    fn at(index: u64) -> Testimony {
+        let last_log = Some(Position {
             term: 4,
             leader: NodeId(1),
             index,
-        })
-    }
-
-    fn voters(ids: &[u64]) -> Membership {
-        let voters = ids.iter().copied().map(NodeId).collect();
-        Membership {
-            voters: vec![voters],
-            ..Membership::default()
+        });
+        Testimony {
+            gone: true,
+            willing: true,
+            last_log,
         }
     }
 
-    fn verdict(me: u64, last: u64, testimonies: &[(u64, bool, u64)]) -> Succession {
-        let testimonies = testimonies
+    fn hears(index: u64) -> Testimony {
+        Testimony {
+            gone: false,
+            ..at(index)
+        }
+    }
+
+    fn drains(index: u64) -> Testimony {
+        Testimony {
+            willing: false,
+            ..at(index)
+        }
+    }
+
+    /// Node 1 of five led; `me` asks the others.
+    fn verdict(me: u64, own: Testimony, others: &[(u64, Testimony)]) -> Succession {
+        let voters = [1, 2, 3, 4, 5].map(NodeId).into();
+        let membership = Membership {
+            voters: vec![voters],
+            ..Membership::default()
+        };
+        let testimonies = others
             .iter()
-            .map(|(id, gone, last)| {
-                (
-                    NodeId(*id),
-                    Testimony {
-                        gone: *gone,
-                        last_log: at(*last),
-                    },
-                )
-            })
+            .map(|(id, said)| (NodeId(*id), *said))
             .collect();
-        succession(
-            NodeId(me),
-            at(last),
-            &voters(&[1, 2, 3, 4, 5]),
-            &testimonies,
-        )
+        succession(NodeId(me), own, &membership, &testimonies)
     }
 
     #[test]
     fn the_one_with_the_longest_log_stands_and_of_equals_the_greatest_id() {
-        let (two, three, five) = ((2, true, 10), (3, true, 12), (5, true, 10));
-        assert_eq!(verdict(2, 10, &[three, five]), Succession::Defer(NodeId(3)));
-        assert_eq!(verdict(3, 12, &[two, five]), Succession::Stand);
+        let (two, three, five) = ((2, at(10)), (3, at(12)), (5, at(10)));
         assert_eq!(
-            verdict(2, 10, &[(3, true, 10), five]),
+            verdict(2, at(10), &[three, five]),
+            Succession::Defer(NodeId(3))
+        );
+        assert_eq!(verdict(3, at(12), &[two, five]), Succession::Stand);
+        assert_eq!(
+            verdict(2, at(10), &[(3, at(10)), five]),
             Succession::Defer(NodeId(5))
         );
-        assert_eq!(verdict(5, 10, &[two, (3, true, 10)]), Succession::Stand);
+        assert_eq!(verdict(5, at(10), &[two, (3, at(10))]), Succession::Stand);
     }
 
     #[test]
     fn a_minority_that_finds_it_gone_is_cut_off_itself() {
-        assert_eq!(verdict(2, 10, &[]), Succession::Doubtful);
-        assert_eq!(verdict(2, 10, &[(3, true, 1)]), Succession::Doubtful);
-        let doubters = [(3, true, 1), (4, false, 1), (5, false, 1)];
-        assert_eq!(verdict(2, 10, &doubters), Succession::Doubtful);
+        assert_eq!(verdict(2, at(10), &[]), Succession::Doubtful);
+        assert_eq!(verdict(2, at(10), &[(3, at(1))]), Succession::Doubtful);
+        let doubters = [(3, at(1)), (4, hears(1)), (5, hears(1))];
+        assert_eq!(verdict(2, at(10), &doubters), Succession::Doubtful);
     }
 
     #[test]
     fn only_voters_stand() {
-        let everybody = [(1, true, 1), (2, true, 1), (3, true, 1)];
-        assert_eq!(verdict(9, 99, &everybody), Succession::Doubtful);
-        let with_learner = [(3, true, 10), (4, true, 10), (9, true, 99)];
+        let everybody = [(1, at(1)), (2, at(1)), (3, at(1))];
+        assert_eq!(verdict(9, at(99), &everybody), Succession::Doubtful);
+        let with_learner = [(3, at(10)), (4, at(10)), (9, at(99))];
+        let why = "a learner's log is no matter";
         assert_eq!(
-            verdict(5, 10, &with_learner),
+            verdict(5, at(10), &with_learner),
             Succession::Stand,
-            "a learner's log is no matter"
+            "{why}"
         );
+    }
+
+    #[test]
+    fn one_that_drains_or_hangs_counts_but_does_not_stand() {
+        let others = [(2, at(10)), (5, drains(12))];
+        assert_eq!(verdict(3, at(10), &others), Succession::Stand);
+        assert_eq!(
+            verdict(3, drains(12), &others),
+            Succession::Defer(NodeId(2))
+        );
+        let all = [(2, drains(10)), (5, drains(10))];
+        assert_eq!(verdict(3, drains(10), &all), Succession::Doubtful);
     }
 }

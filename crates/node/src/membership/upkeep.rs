@@ -1,7 +1,10 @@
 //! What keeps a member in shape: snapshots, purging, room on disk, and handing over when its
 //! disk or its apply stands still.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
@@ -71,6 +74,7 @@ impl Keeper {
                 fail_stop("a log write has been outstanding for 10 s and counts as failed");
             }
             StallVerdict::HandOver(what) => {
+                standing.stalled.store(true, Ordering::Relaxed);
                 consensus.may_stand(false);
                 if consensus.role().borrow().leads().is_some() {
                     let council = changes::council(standing, consensus);
@@ -86,7 +90,10 @@ impl Keeper {
                     }
                 }
             }
-            StallVerdict::Moving => consensus.may_stand(!*standing.draining.borrow()),
+            StallVerdict::Moving => {
+                standing.stalled.store(false, Ordering::Relaxed);
+                consensus.may_stand(standing.is_willing());
+            }
         }
     }
 

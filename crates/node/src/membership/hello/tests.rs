@@ -96,7 +96,7 @@ fn one_that_hears_a_leader_sends_the_node_to_that_leader() {
         leader: Some(NodeId(3)),
         ..answer(2)
     };
-    waits_for(&verdict(&own, [hears.clone()]), "n2 hear a leader");
+    waits_for(&verdict(&own, [hears.clone()]), "heard by n2");
     let leader = HelloAnswer {
         leads: true,
         leader: Some(NodeId(3)),
@@ -120,7 +120,7 @@ fn a_majority_without_a_leader_outweighs_one_that_still_hears_the_dead_one() {
         leader: Some(NodeId(5)),
         ..five(2)
     };
-    waits_for(&verdict(&own, [hears.clone(), five(3)]), "n2 hear a leader");
+    waits_for(&verdict(&own, [hears.clone(), five(3)]), "heard by n2");
     assert_eq!(
         verdict(&own, [hears, five(3), five(4)]),
         HelloVerdict::Go(Go::NobodyLeads)
