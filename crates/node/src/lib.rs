@@ -47,6 +47,16 @@ pub use session::Session;
 pub use settings::{NodeSettings, Reads};
 pub use trellis_consensus::Owed;
 
+/// The two state machines of a node as values, for a search over everything that may happen to
+/// them. Only with the feature `model`, which no product build has.
+#[cfg(feature = "model")]
+pub mod model {
+    pub use crate::{
+        leader::ModelMerger,
+        origin::model::{Heard, ModelOrigin, Poll},
+    };
+}
+
 pub(crate) use budget::Budget;
 pub(crate) use outlet::Line;
 

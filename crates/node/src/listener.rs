@@ -4,11 +4,7 @@ use trellis_consensus::{Listener, Membership, Position};
 use trellis_queue::{Machine, Outcome};
 use trellis_types::Timestamp;
 
-use crate::{
-    CloseReason,
-    mind::Inner,
-    origin::{Effects, Phase},
-};
+use crate::{mind::Inner, origin::Effects};
 
 /// Hears what this node applies and answers its own sessions from it. Made by
 /// [`Core::listener`](crate::Core::listener).
@@ -43,17 +39,7 @@ impl Listener for CoreListener {
 
     fn replaced(&mut self, machine: &Machine, _: Option<Position>) {
         let mut origin = self.core.origin.lock();
-        match origin.phase() {
-            Phase::Fenced => {}
-            // The snapshot may have swallowed the opening of this origin.
-            Phase::Opening(own) => {
-                if machine.origin(own.node).and_then(|view| view.open) == Some(own) {
-                    origin.opened(own);
-                }
-            }
-            // What became of the commands that it swallowed is unknowable.
-            Phase::Open(_) => origin.fence(CloseReason::Fenced),
-        }
+        origin.replaced(machine);
         self.effects.add(origin.take_effects());
     }
 

@@ -275,6 +275,56 @@ async fn a_node_that_restarts_opens_a_new_origin_and_the_old_one_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_state_a_snapshot_replaced_gives_its_sessions_up() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let away = (1..=3).find(|id| *id != leader).expect("a follower");
+    let (ann, bob) = (cluster.client(away), cluster.client(leader));
+    assert_eq!(ann.asks(put("x")).await, "inserted 1");
+    cluster.isolate(away);
+    // Entries enough that not all of them are on their way to it already.
+    for _ in 0..300 {
+        assert!(bob.asks(put("y")).await.starts_with("inserted"));
+    }
+    let reached = *cluster.node(leader).consensus.applied().borrow();
+    // What it has missed is only in snapshots from now on.
+    for id in (1..=3).filter(|id| *id != away) {
+        let consensus = &cluster.node(id).consensus;
+        eventually("applied puts", || match *consensus.applied().borrow() {
+            index if index >= reached => Ok(()),
+            index => Err(format!("{index} of {reached}")),
+        })
+        .await;
+        consensus.snapshot().await;
+        eventually("snapshot", || {
+            let metrics = consensus.metrics();
+            match metrics.snapshot {
+                Some(position) if position.index >= reached => Ok(()),
+                _ => Err(format!("{metrics:?}")),
+            }
+        })
+        .await;
+        consensus.purge(reached).await;
+        eventually("purged log", || match consensus.metrics().purged {
+            Some(index) if index >= reached => Ok(()),
+            other => Err(format!("{other:?} of {reached}")),
+        })
+        .await;
+    }
+    cluster.mend();
+    assert_eq!(
+        ann.hears().await,
+        "closed: Fenced",
+        "what became of hers is unknowable"
+    );
+    cluster.opens(away).await;
+    let eve = cluster.client(away);
+    assert_eq!(eve.asks(RESERVE).await, "reserved 1 x");
+    cluster.agree().await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_nodes_restart_and_time_goes_on() {
     let mut cluster = Cluster::of(3).await;
     let ann = cluster.client(1);

@@ -1,3 +1,6 @@
+#[cfg(feature = "model")]
+pub(crate) mod model;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -9,7 +12,7 @@ use trellis_types::{OriginId, limits};
 ///
 /// It takes an origin's batches only in sequence on one stream; any doubt ends the stream, and the
 /// next one starts by sending everything again. Source: architecture, section 5.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Merger {
     lanes: FxHashMap<OriginId, Lane>,
     queue: VecDeque<(OriginId, Bytes)>,
@@ -17,7 +20,7 @@ pub(crate) struct Merger {
     in_flight: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lane {
     stream: u64,
     /// What must come next; the first batch of a stream may have any seq.

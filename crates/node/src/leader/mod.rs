@@ -1,6 +1,9 @@
 //! What a node does while it leads: takes the batches of all origins, stamps time, ticks, keeps
 //! leases. Everything ends with the term, and with the loss of the majority's acknowledgement.
 
+#[cfg(feature = "model")]
+pub(crate) use merge::model::ModelMerger;
+
 mod merge;
 mod office;
 mod presence;

@@ -361,9 +361,7 @@ impl Inner {
     }
 
     pub(crate) fn perform(&self, effects: Effects) {
-        for line in effects.lines {
-            line.deliver();
-        }
+        // Before any client hears that it is over: one that comes back at once finds closed doors.
         if let Some(phase) = effects.phase {
             self.doors.send_if_modified(|doors| {
                 let new = match phase {
@@ -383,6 +381,9 @@ impl Inner {
                 changed
             });
             self.phase.send_replace(phase);
+        }
+        for line in effects.lines {
+            line.deliver();
         }
         let mut tickets = effects.tickets;
         if let Some(running) = self.running.get() {

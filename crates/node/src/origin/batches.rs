@@ -1,3 +1,6 @@
+#[cfg(feature = "model")]
+mod model;
+
 use std::{collections::VecDeque, time::Instant};
 
 use bytes::Bytes;
@@ -6,7 +9,7 @@ use trellis_rpc::queue::BatchBuilder;
 use trellis_types::{ConnectionId, OriginId, TubeName, limits};
 
 /// Who is to be told what becomes of one item of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rider {
     /// A call of a client: the slot of that number.
     Call { connection: ConnectionId, slot: u64 },
@@ -23,6 +26,7 @@ pub(crate) enum Rider {
 }
 
 /// A batch that has been handed to no leader yet: it may still grow or lose riders.
+#[derive(Clone)]
 pub(crate) struct Waiting {
     /// Its local name. Batches are handed in this order, and a name is never used again.
     pub(crate) number: u64,
@@ -35,6 +39,7 @@ pub(crate) struct Waiting {
 }
 
 /// A batch that has been handed to a leader: its seq and bytes never change again.
+#[derive(Clone)]
 pub(crate) struct Handed {
     pub(crate) number: u64,
     pub(crate) seq: u64,
@@ -45,7 +50,7 @@ pub(crate) struct Handed {
 }
 
 /// The batches of one origin that are not applied yet, in order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Batches {
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) flight: VecDeque<Handed>,

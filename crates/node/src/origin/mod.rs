@@ -9,6 +9,8 @@ mod applied;
 mod batches;
 mod connection;
 mod forwarder;
+#[cfg(feature = "model")]
+pub(crate) mod model;
 mod outbound;
 mod overdue;
 mod read;
@@ -25,6 +27,7 @@ use std::{
 use bytes::Bytes;
 use connection::{Connection, Course, Pump};
 use rustc_hash::FxHashMap;
+use trellis_queue::Machine;
 use trellis_types::{ConnectionId, OriginId, limits};
 
 pub(crate) use forwarder::forward;
@@ -155,6 +158,21 @@ impl Origin {
     pub(crate) fn opened(&mut self, origin: OriginId) {
         if self.phase == Phase::Opening(origin) {
             self.set_phase(Phase::Open(origin));
+        }
+    }
+
+    /// A snapshot replaced the state of this node.
+    pub(crate) fn replaced(&mut self, machine: &Machine) {
+        match self.phase {
+            Phase::Fenced => {}
+            // The snapshot may have swallowed the opening of this origin.
+            Phase::Opening(own) => {
+                if machine.origin(own.node).and_then(|view| view.open) == Some(own) {
+                    self.opened(own);
+                }
+            }
+            // What became of the commands that it swallowed is unknowable.
+            Phase::Open(_) => self.fence(CloseReason::Fenced),
         }
     }
 

@@ -1,3 +1,6 @@
+#[cfg(feature = "model")]
+mod model;
+
 use std::collections::HashMap;
 
 use trellis_types::TubeName;
@@ -6,10 +9,10 @@ use trellis_types::TubeName;
 ///
 /// A tube exists while it has jobs or references; the machine keeps (origin, tube). Each node
 /// tells only its own 0 → 1 and 1 → 0. Source: architecture, section 7, "Tube lifetime".
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tubes(HashMap<TubeName, Interest>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct Interest {
     using: u32,
     watching: u32,

@@ -1,4 +1,6 @@
 mod commands;
+#[cfg(feature = "model")]
+mod model;
 mod pump;
 mod undo;
 
@@ -73,6 +75,7 @@ pub(crate) enum State {
 }
 
 /// How to take back what a call changed in its connection when it was submitted.
+#[derive(Clone, Debug, Hash)]
 enum Undo {
     Use { before: TubeName },
     Watch { answer: usize, added: bool },
