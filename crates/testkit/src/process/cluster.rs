@@ -1,7 +1,7 @@
 use std::{
     env, fs,
     io::{self, BufRead, BufReader},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Stdio},
     sync::mpsc,
@@ -101,11 +101,13 @@ impl Cluster {
             // One that is dead already is as good.
             let _ = self.kill(node);
         }
+        // Their ports are free when the kernel has taken them apart to the last thread.
         let until = Instant::now() + STOP_MAX;
-        for node in 0..self.nodes {
-            while self.pid(node).is_ok_and(is_running) {
+        let ports = (0..self.nodes).flat_map(|node| [0, 1, 2].map(|port| 10 * node + port));
+        for port in ports.map(|port| self.base_port + port) {
+            while TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
                 if Instant::now() > until {
-                    return Err(io::Error::other(format!("node {node} outlives kill -9")));
+                    return Err(io::Error::other(format!("port {port} outlives kill -9")));
                 }
                 thread::sleep(Duration::from_millis(5));
             }
@@ -270,10 +272,4 @@ fn spawn(
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
-}
-
-fn is_running(pid: Pid) -> bool {
-    // A zombie whose parent is gone is reaped by init, sooner or later; it holds nothing any more.
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
