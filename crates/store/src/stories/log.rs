@@ -138,34 +138,50 @@ async fn a_truncation_is_on_disk_before_it_returns() {
     assert_eq!(last[0].position(), newer);
 }
 
+/// A majority elsewhere may be quicker than this disk. A node whose `committed` is beyond its log
+/// can't start.
 #[tokio::test]
 async fn committed_is_never_stored_beyond_what_is_on_disk() {
+    let folder = Folder::with(|options| options.log.batch_bytes = 1);
+    let (mut opened, disk) = folder.open_faulty();
+    append(&mut opened.log, entries(0..5)).await.unwrap();
+    disk.hang(true);
+    for index in 5..9 {
+        let (done, _on_disk) = TypeConfig::oneshot();
+        let one = entries(index..index + 1);
+        opened
+            .log
+            .append(one, IOFlushed::signal(done))
+            .await
+            .unwrap();
+    }
+    opened.log.save_committed(Some(log_id(8))).await.unwrap();
+    // Entry 5 was on its way before; entry 6 is the first that takes `committed` along.
+    disk.pass(2);
+    eventually(|| opened.log.flushed(), |flushed| *flushed == Some(6));
+    let stored = disk.named("committed").unwrap().unwrap();
+    assert_eq!(crate::codec::decode_position(&stored).unwrap(), at(6));
+    let mut again = folder.crash_image().open();
+    assert_eq!(again.log.read_committed().await.unwrap(), Some(log_id(6)));
+
+    disk.hang(false);
+    eventually(|| opened.log.flushed(), |flushed| *flushed == Some(8));
+    let mut again = folder.crash_image().open();
+    assert_eq!(again.log.read_committed().await.unwrap(), Some(log_id(8)));
+}
+
+#[tokio::test]
+async fn a_committed_beyond_the_log_is_read_as_the_end_of_the_log() {
     let folder = Folder::new();
     let (mut opened, disk) = folder.open_faulty();
     append(&mut opened.log, entries(0..5)).await.unwrap();
-
-    // A majority elsewhere was quicker than this disk.
-    disk.hang(true);
-    let (done, _on_disk) = TypeConfig::oneshot();
-    opened
-        .log
-        .append(entries(5..9), IOFlushed::signal(done))
-        .await
-        .unwrap();
-    opened.log.save_committed(Some(log_id(8))).await.unwrap();
+    disk.write(&[Step::Name {
+        name: "committed",
+        value: crate::codec::encode_position(at(8)),
+    }])
+    .unwrap();
     let mut again = folder.crash_image().open();
-    assert_eq!(
-        again.log.read_committed().await.unwrap(),
-        None,
-        "it comes with the next batch only"
-    );
-    disk.hang(false);
-    eventually(|| opened.log.flushed(), |flushed| *flushed == Some(8));
-    opened.log.save_vote(&vote(2)).await.unwrap();
-
-    let mut again = folder.crash_image().open();
-    assert_eq!(again.log.read_committed().await.unwrap(), Some(log_id(8)));
-    assert_eq!(again.log.last_index(), Some(8));
+    assert_eq!(again.log.read_committed().await.unwrap(), Some(log_id(4)));
 }
 
 #[tokio::test]

@@ -73,14 +73,14 @@ impl Folder {
     }
 
     /// With something between the log and its disk.
-    fn open_faulty(&self) -> (Opened, Arc<Faulty>) {
+    fn open_faulty(&self) -> (Opened, Disk) {
         let mut faulty = None;
         let opened = Store::open_with(&self.path(), self.options.clone(), |engine| {
             let wrapped = Arc::new(Faulty::over(engine));
             faulty = Some(wrapped.clone());
             wrapped
         });
-        (opened.unwrap(), faulty.unwrap())
+        (opened.unwrap(), Disk(faulty.unwrap()))
     }
 
     fn failures(&self) -> Vec<String> {
@@ -190,13 +190,30 @@ fn eventually<T: std::fmt::Debug>(look: impl Fn() -> T, wanted: impl Fn(&T) -> b
     }
 }
 
+/// Lets the disk go on when the story is over, or a story that fails would hang with it.
+struct Disk(Arc<Faulty>);
+
+impl std::ops::Deref for Disk {
+    type Target = Faulty;
+
+    fn deref(&self) -> &Faulty {
+        &self.0
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.hang(false);
+    }
+}
+
 /// A disk that can be told to fail or to hang.
 struct Faulty {
     disk: Arc<dyn LogEngine>,
     writes: AtomicU64,
-    steps: AtomicU64,
     failing: AtomicBool,
-    hanging: Mutex<bool>,
+    /// How many writes it lets through before it hangs.
+    passing: Mutex<u64>,
     changed: Condvar,
 }
 
@@ -205,15 +222,19 @@ impl Faulty {
         Self {
             disk,
             writes: AtomicU64::new(0),
-            steps: AtomicU64::new(0),
             failing: AtomicBool::new(false),
-            hanging: Mutex::new(false),
+            passing: Mutex::new(u64::MAX),
             changed: Condvar::new(),
         }
     }
 
     fn hang(&self, hanging: bool) {
-        *self.hanging.lock() = hanging;
+        self.pass(if hanging { 0 } else { u64::MAX });
+    }
+
+    /// Lets so many writes through, then hangs.
+    fn pass(&self, writes: u64) {
+        *self.passing.lock() = writes;
         self.changed.notify_all();
     }
 
@@ -224,13 +245,13 @@ impl Faulty {
 
 impl LogEngine for Faulty {
     fn write(&self, steps: &[Step<'_>]) -> io::Result<()> {
-        let mut hanging = self.hanging.lock();
-        while *hanging {
-            self.changed.wait(&mut hanging);
+        let mut passing = self.passing.lock();
+        while *passing == 0 {
+            self.changed.wait(&mut passing);
         }
-        drop(hanging);
+        *passing -= 1;
+        drop(passing);
         self.writes.fetch_add(1, Ordering::SeqCst);
-        self.steps.fetch_add(steps.len() as u64, Ordering::SeqCst);
         if self.failing.load(Ordering::SeqCst) {
             return Err(io::Error::other("the disk is on fire"));
         }
