@@ -18,7 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// These may depend on any floor. A floor may use them in its tests only.
-const STAIRS: &[&str] = &["testkit", "sim", "xtask", "tests", "chaos"];
+const STAIRS: &[&str] = &["testkit", "checker", "sim", "xtask", "tests", "chaos"];
 
 /// Libraries that bring tasks, clocks, chance or I/O: nothing for `types`, `queue` and `wire`.
 const IMPURE: &[&str] = &[
