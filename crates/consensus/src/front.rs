@@ -58,6 +58,11 @@ impl Front {
         }))
     }
 
+    /// Whether both answer for the same run of a node.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn set_running(&self, running: bool) {
         self.0.running.store(running, Ordering::Release);
     }

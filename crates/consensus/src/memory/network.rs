@@ -22,6 +22,8 @@ pub struct LocalNetwork(Arc<Inner>);
 
 struct Inner {
     fronts: Mutex<HashMap<NodeId, Front>>,
+    /// How many processes of a node have gone. What such a process still sends gets nowhere.
+    gone: Mutex<HashMap<NodeId, u64>>,
     /// From whom to whom nothing gets.
     cuts: watch::Sender<HashSet<(NodeId, NodeId)>>,
 }
@@ -30,6 +32,7 @@ impl Default for Inner {
     fn default() -> Self {
         Self {
             fronts: Mutex::default(),
+            gone: Mutex::default(),
             cuts: watch::Sender::new(HashSet::new()),
         }
     }
@@ -41,11 +44,16 @@ impl LocalNetwork {
         Self::default()
     }
 
-    /// What `node` talks to others with.
+    fn gone(&self, node: NodeId) -> u64 {
+        self.0.gone.lock().get(&node).copied().unwrap_or_default()
+    }
+
+    /// What this process of `node` talks to others with.
     pub fn transport(&self, node: NodeId) -> Arc<dyn Transport> {
         Arc::new(Cable {
             network: self.clone(),
             from: node,
+            gone_before: self.gone(node),
         })
     }
 
@@ -57,6 +65,7 @@ impl LocalNetwork {
     /// The process of `node` is gone; connections to it are refused.
     pub fn detach(&self, node: NodeId) {
         self.0.fronts.lock().remove(&node);
+        *self.0.gone.lock().entry(node).or_default() += 1;
     }
 
     /// Nothing gets from `from` to `to` any more.
@@ -85,6 +94,8 @@ impl LocalNetwork {
 struct Cable {
     network: LocalNetwork,
     from: NodeId,
+    /// How many processes of `from` had gone before this one came.
+    gone_before: u64,
 }
 
 impl Cable {
@@ -96,11 +107,22 @@ impl Cable {
     }
 
     fn front(&self, to: NodeId) -> Answered<Front> {
+        if self.network.gone(self.from) != self.gone_before {
+            return Err(TransportError::Unreachable("this process is gone".into()));
+        }
         let front = self.network.0.fronts.lock().get(&to).cloned();
         front.ok_or_else(|| TransportError::Unreachable("connection refused".into()))
     }
 
-    /// A stream there and one back. A process that is gone has taken its connections with it.
+    /// A process that is gone has taken its connections with it, even if another has its place.
+    fn still(&self, to: NodeId, front: &Front) -> Answered<()> {
+        match self.front(to)?.is(front) {
+            true => Ok(()),
+            false => Err(TransportError::Broken("connection reset".into())),
+        }
+    }
+
+    /// A stream there and one back.
     fn stream<A, B>(
         &self,
         to: &Member,
@@ -115,21 +137,22 @@ impl Cable {
         async move {
             back.passes(from, to).await;
             let front = back.front(to)?;
+            let peer = front.clone();
             let questions = questions.then(move |question| {
-                let there = there.clone();
+                let (there, peer) = (there.clone(), peer.clone());
                 async move {
                     there.passes(from, to).await;
-                    there
-                        .front(to)
-                        .map_err(|_| Status::unavailable("connection reset"))?;
+                    let reset = |_| Status::unavailable("connection reset");
+                    there.still(to, &peer).map_err(reset)?;
                     Ok(question)
                 }
             });
             let answers = call(&front, questions.boxed()).map_err(failure)?;
             let answers = answers.then(move |answer| {
-                let back = back.clone();
+                let (back, front) = (back.clone(), front.clone());
                 async move {
                     back.passes(to, from).await;
+                    back.still(to, &front)?;
                     answer.map_err(failure)
                 }
             });
@@ -150,8 +173,10 @@ impl Cable {
         let (this, from, to) = (self.clone(), self.from, to.id);
         async move {
             this.passes(from, to).await;
-            let answer = call(this.front(to)?).await.map_err(failure);
+            let front = this.front(to)?;
+            let answer = call(front.clone()).await.map_err(failure);
             this.passes(to, from).await;
+            this.still(to, &front)?;
             answer
         }
         .boxed()

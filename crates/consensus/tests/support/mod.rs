@@ -169,6 +169,8 @@ impl Cluster {
 
     /// The power of `id` goes and comes back.
     pub(crate) async fn crash(&mut self, id: u64) {
+        // From this moment on nobody hears it.
+        self.network.detach(NodeId(id));
         let (log, state) = (self.node(id).log.crash(), self.node(id).state.crash());
         self.stop(id).await;
         self.start(id, log, state).await;
