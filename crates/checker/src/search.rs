@@ -137,6 +137,8 @@ struct Frame {
     optional: Option<Vec<usize>>,
     at: usize,
     touched: Vec<usize>,
+    /// Whether any job of the tube can matter.
+    all: bool,
 }
 
 /// A step that was placed, and how to take it back.
@@ -262,6 +264,7 @@ impl Search<'_, '_> {
             optional: None,
             at: 0,
             touched: Vec::new(),
+            all: false,
         })
     }
 
@@ -303,6 +306,7 @@ impl Search<'_, '_> {
         let options = self.tube.options(act, window);
         if frame.option == 0 && frame.optional.is_none() {
             frame.touched.extend(act.job());
+            frame.all |= act.is_about_the_tube();
             if let Err(blamed) = &options {
                 frame.touched.extend(blamed);
             }
@@ -326,8 +330,13 @@ impl Search<'_, '_> {
         frame.touched.sort_unstable();
         frame.touched.dedup();
         let whole = self.optional.len() - 1;
-        let lists = frame.touched.iter().copied().chain([whole]);
+        let lists: Vec<usize> = if frame.all {
+            (0..=whole).collect()
+        } else {
+            frame.touched.iter().copied().chain([whole]).collect()
+        };
         lists
+            .into_iter()
             .flat_map(|job| &self.optional[job])
             .copied()
             .filter(|step| !self.used[*step] && self.steps[*step].from <= frame.horizon)

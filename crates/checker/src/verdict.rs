@@ -97,8 +97,9 @@ fn check_run(run: &Run) -> Verdict {
         finals: run.finals.len() as u64,
         ..Coverage::default()
     };
-    let mut findings = checks::conditions(run, &plan, &mut coverage);
-    findings.extend(searching::jobs(run, &plan, &mut coverage));
+    // Jobs first: of findings of one moment theirs says most.
+    let (mut findings, broken) = searching::jobs(run, &plan, &mut coverage);
+    findings.extend(checks::conditions(run, &plan, &broken, &mut coverage));
     // A tube with a broken job has no order for that reason alone.
     let sound = findings.is_empty();
     if sound {

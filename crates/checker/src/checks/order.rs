@@ -1,7 +1,7 @@
 //! I8 and I17 without a search: what was surely ready all the while somebody was served something
 //! worse, or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_types::{Seconds, TubeName};
 
@@ -23,10 +23,15 @@ struct Ready {
 }
 
 /// Holds each delivery, and each `TIMED_OUT`, against what was surely ready.
-pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
+pub(super) fn check(
+    run: &Run,
+    plan: &Plan,
+    broken: &BTreeSet<TubeName>,
+    coverage: &mut Coverage,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut looked = 0;
-    for (name, tube) in &plan.tubes {
+    for (name, tube) in plan.tubes.iter().filter(|(name, _)| !broken.contains(*name)) {
         let ready = surely_ready(run, plan, tube);
         let pauses = pauses(run, tube);
         let served = served(run, plan, tube);

@@ -1,9 +1,13 @@
 //! Orders: of each job's operations, and of each tube's.
 
+use std::collections::BTreeSet;
+
+use trellis_types::TubeName;
+
 use crate::{
     Coverage, Finding, Run,
     history::Nanos,
-    model::{Facts, Rule, Rules, Tube, World},
+    model::{Act, Facts, Rule, Rules, Tube, World},
     partition::{Plan, TubeFile},
     search::{Found, Step, Stuck, search},
     slice,
@@ -19,9 +23,17 @@ const TUBE_BUDGET_PER_STEP: u64 = 60;
 /// Jobs that are told of; the others of a broken run look the same.
 const TOLD_MAX: usize = 30;
 
-/// Searches the life of each job.
-pub(crate) fn jobs(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
+/// Jobs of a tube that are told of together.
+const TOLD_TOGETHER_MAX: usize = 5;
+
+/// Searches the life of each job. Told with each finding is the job's tube.
+pub(crate) fn jobs(
+    run: &Run,
+    plan: &Plan,
+    coverage: &mut Coverage,
+) -> (Vec<Finding>, BTreeSet<TubeName>) {
     let mut findings = Vec::new();
+    let mut broken = BTreeSet::new();
     for job in 0..plan.jobs.len() {
         if findings.len() >= TOLD_MAX {
             break;
@@ -34,10 +46,11 @@ pub(crate) fn jobs(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Findi
             Found::None(stuck) => {
                 coverage.jobs_searched += 1;
                 findings.push(part.explain(run, plan, steps, &stuck, &Rule::OF_A_JOB));
+                broken.insert(plan.jobs[job].tube.clone());
             }
         }
     }
-    findings
+    (findings, broken)
 }
 
 /// Searches each tube as a whole.
@@ -72,6 +85,7 @@ struct Part<'a> {
     ghosts: &'a [Nanos],
     strangers: &'a [Nanos],
     single: bool,
+    among: usize,
     budget: u64,
 }
 
@@ -86,6 +100,7 @@ impl<'a> Part<'a> {
             ghosts: plan.tubes.get(&file.tube).map_or(&[], |tube| &tube.ghosts),
             strangers: &[],
             single: true,
+            among: 1,
             budget: JOB_BUDGET,
         }
     }
@@ -99,6 +114,7 @@ impl<'a> Part<'a> {
             ghosts: &tube.ghosts,
             strangers: &tube.strangers,
             single: false,
+            among: tube.jobs.len(),
             budget: TUBE_BUDGET,
         }
     }
@@ -106,7 +122,7 @@ impl<'a> Part<'a> {
     fn search(&self, steps: &[Step], rules: Rules) -> Found {
         let world = World::new(rules, self.run.header.bounds, &self.plan.ends);
         let mut tube =
-            Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single);
+            Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single, self.among);
         let steps_budget = TUBE_BUDGET_PER_STEP.saturating_mul(steps.len() as u64);
         search(&mut tube, self.facts.len(), steps, self.budget.saturating_add(steps_budget))
     }
@@ -133,9 +149,11 @@ impl<'a> Part<'a> {
         rules: &[Rule],
     ) -> Finding {
         let at = steps[stuck.step].to;
-        let culprit = self.culprit(&steps, rules);
-        let mut few = steps;
+        // What came later tells a lost job from an old look; but a queue that breaks one promise
+        // often breaks another later.
+        let mut few = steps.clone();
         few.retain(|step| step.from <= at);
+        let culprit = self.culprit(&steps, rules).or_else(|| self.culprit(&few, rules));
         // What only looks can be left out without making a sound history unsound.
         let mut kept = 0;
         while kept < few.len() {
@@ -180,7 +198,7 @@ impl<'a> Part<'a> {
 
 fn last_words(step: &Step) -> String {
     match &step.act {
-        crate::model::Act::Stats {
+        Act::Stats {
             seen: Some(seen), ..
         } => crate::history::Reply::JobStats(seen.clone()).to_string(),
         _ => "it does not exist".to_owned(),
@@ -207,11 +225,13 @@ fn explain_tube(
         // Of what concerns the tube as a whole: pauses, and what could not be placed.
         steps.retain(|step| {
             step.act.job().is_some()
-                || matches!(step.act, crate::model::Act::Pause { .. })
+                || matches!(step.act, Act::Pause { .. } | Act::Kick { .. })
                 || step.op == urgent.op
         });
         (part, steps)
     };
+    // More would have too many ways to be kicked.
+    jobs.truncate(TOLD_TOGETHER_MAX);
     let (few, few_steps) = part(&jobs);
     if !few.is_broken(&few_steps, Rules::ALL) {
         let whole = Part::of_tube(run, plan, tube, tube.jobs.clone());

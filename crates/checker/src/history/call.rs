@@ -66,6 +66,7 @@ pub enum Call {
     StatsTube {
         tube: TubeName,
     },
+    /// Somebody must use or watch the tube all the while, or the pause may go with the tube.
     PauseTube {
         tube: TubeName,
         delay: Seconds,

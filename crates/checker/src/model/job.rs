@@ -213,8 +213,9 @@ impl Job {
         if ghosts
             && let Some(ready) = stands.iter().find(|stand| stand.job.phase == Phase::Ready)
         {
+            // It may have begun long before anybody could notice.
             let within = Window {
-                from: ready.from,
+                from: 0,
                 to: window.to,
             };
             let mut job = ready.job.clone();

@@ -116,6 +116,11 @@ impl Act {
         }
     }
 
+    /// Whether any job of the tube can decide how it goes.
+    pub(crate) fn is_about_the_tube(&self) -> bool {
+        matches!(self, Self::Kick { .. } | Self::SeeHead { .. } | Self::Counts { .. })
+    }
+
     /// Whether it looks at what is there while the run goes on.
     pub(crate) fn is_read(&self) -> bool {
         matches!(
@@ -147,6 +152,7 @@ pub(crate) struct Change {
     ghosts: u32,
     pause: Option<Pause>,
     places: u64,
+    kicked: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -170,8 +176,10 @@ pub(crate) struct Tube<'a> {
     ghosts: &'a [Nanos],
     /// Moments of puts whose jobs nobody ever saw, ascending.
     strangers: &'a [Nanos],
-    /// Whether the other jobs of the tube are not in here.
+    /// Whether order among jobs is of no interest.
     partial: bool,
+    /// How many jobs the tube has, those that are not in here included.
+    among: usize,
     jobs: Vec<Job>,
     ready: BTreeSet<(u32, u64, usize)>,
     due: BTreeSet<(Nanos, usize)>,
@@ -181,6 +189,9 @@ pub(crate) struct Tube<'a> {
     ghosts_used: u32,
     pause: Pause,
     places: u64,
+    /// Jobs of the kick that was placed last. Each is offered to those who wait before the next is
+    /// kicked, so that a wait may get the first of them and not the best.
+    kicked: Vec<usize>,
     hash: u128,
 }
 
@@ -193,6 +204,7 @@ impl<'a> Tube<'a> {
         ghosts: &'a [Nanos],
         strangers: &'a [Nanos],
         partial: bool,
+        among: usize,
     ) -> Self {
         Self {
             world,
@@ -200,6 +212,7 @@ impl<'a> Tube<'a> {
             ghosts,
             strangers,
             partial,
+            among,
             jobs: vec![Job::ABSENT; facts.len()],
             ready: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -209,19 +222,21 @@ impl<'a> Tube<'a> {
             ghosts_used: 0,
             pause: Pause::default(),
             places: 0,
+            kicked: Vec::new(),
             hash: 0,
         }
     }
 
     /// Tells this state from any other.
     pub(crate) fn hash(&self) -> u128 {
-        let rest = hash_of(&(self.ghosts_used, self.pause));
+        let rest = hash_of(&(self.ghosts_used, self.pause, &self.kicked));
         self.hash ^ rest
     }
 
     /// What time alone has done by `now`, whatever else happened.
     pub(crate) fn matured(&self, now: Nanos) -> Change {
         let mut change = self.unchanged();
+        change.kicked.clone_from(&self.kicked);
         for (due, job) in &self.due {
             if *due >= now {
                 break;
@@ -240,6 +255,7 @@ impl<'a> Tube<'a> {
             ghosts: self.ghosts_used,
             pause: Some(self.pause),
             places: self.places,
+            kicked: std::mem::replace(&mut self.kicked, change.kicked.clone()),
         };
         for (job, after) in &change.jobs {
             undo.jobs.push((*job, self.set(*job, after.clone())));
@@ -258,6 +274,7 @@ impl<'a> Tube<'a> {
         }
         self.ghosts_used = undo.0.ghosts;
         self.places = undo.0.places;
+        self.kicked = undo.0.kicked;
         if let Some(pause) = undo.0.pause {
             self.pause = pause;
         }
@@ -377,7 +394,7 @@ impl<'a> Tube<'a> {
                 if self.may_be_paused(window) || !self.world.rules.have(Rule::Emptiness) {
                     return Ok(vec![self.unchanged()]);
                 }
-                self.none_better(None, window)
+                self.none_better(None, &[], window)
             }
             Act::Pause { delay, firm } => {
                 let pause = Nanos::from(*delay) * SECOND;
@@ -487,11 +504,13 @@ impl<'a> Tube<'a> {
             return Ok(taken);
         }
         let better = (self.jobs[at].priority, self.facts[at].id);
-        let cleared = self.none_better(Some(better), window)?;
+        let excused = if self.kicked.contains(&at) { self.kicked.as_slice() } else { &[] };
+        let cleared = self.none_better(Some(better), excused, window)?;
         let mut options = Vec::new();
         for clear in &cleared {
             for take in &taken {
                 let mut both = clear.clone();
+                both.kicked.clone_from(&self.kicked);
                 both.jobs.extend(take.jobs.iter().cloned());
                 both.ghosts += take.ghosts - self.ghosts_used;
                 options.push(both);
@@ -502,7 +521,12 @@ impl<'a> Tube<'a> {
 
     /// That nothing is ready, or nothing better: what is must have been taken by reserves that were
     /// never answered.
-    fn none_better(&self, than: Option<(u32, u64)>, window: Window) -> Options {
+    fn none_better(
+        &self,
+        than: Option<(u32, u64)>,
+        excused: &[usize],
+        window: Window,
+    ) -> Options {
         if self.partial {
             return Ok(vec![self.unchanged()]);
         }
@@ -510,8 +534,9 @@ impl<'a> Tube<'a> {
             .ready
             .iter()
             .take_while(|(priority, id, _)| than.is_none_or(|than| (*priority, *id) < than))
-            .take(1 + self.spare_ghosts(window) as usize)
             .map(|(_, _, at)| *at)
+            .filter(|at| !excused.contains(at))
+            .take(1 + self.spare_ghosts(window) as usize)
             .collect();
         if there.len() > self.spare_ghosts(window) as usize {
             return Err(there);
@@ -535,7 +560,7 @@ impl<'a> Tube<'a> {
                     return Ok(seen);
                 }
                 let than = (self.jobs[at].priority, self.facts[at].id);
-                let cleared = self.none_better(Some(than), window)?;
+                let cleared = self.none_better(Some(than), &[], window)?;
                 Ok(seen
                     .into_iter()
                     .flat_map(|seen| {
@@ -548,7 +573,7 @@ impl<'a> Tube<'a> {
                     })
                     .collect())
             }
-            (Head::Ready, None) if binding => self.none_better(None, window),
+            (Head::Ready, None) if binding => self.none_better(None, &[], window),
             (Head::Delayed, Some(at)) => self.each(at, window, |job| {
                 matches!(job.phase, Phase::Delayed { .. }).then_some(0)
             }),
@@ -590,7 +615,7 @@ impl<'a> Tube<'a> {
         if bound == 0 {
             return Ok(vec![self.unchanged()]);
         }
-        if self.partial {
+        if self.partial || self.jobs.len() < self.among {
             return self.kick_perhaps(count, window);
         }
         let mut change = self.unchanged();
@@ -603,6 +628,7 @@ impl<'a> Tube<'a> {
                 let mut job = self.jobs[*at].clone();
                 job.kick();
                 change.jobs.push((*at, job));
+                change.kicked.push(*at);
             }
             return Ok(vec![change]);
         }
@@ -622,6 +648,7 @@ impl<'a> Tube<'a> {
             let mut job = self.jobs[*at].clone();
             if count == Some(there) && unseen == 0 {
                 job.kick();
+                change.kicked.push(*at);
             } else if count != Some(0) {
                 // Which ones depends on moments that nobody knows exactly.
                 job.maybe_kick(window.from);
@@ -631,24 +658,34 @@ impl<'a> Tube<'a> {
         Ok(vec![change])
     }
 
-    /// One job of a tube whose others are not in here: it may have been among those kicked.
+    /// The tube's other jobs are not in here: any of these may have been among those kicked.
     fn kick_perhaps(&self, count: Option<u32>, window: Window) -> Options {
-        let mut options = Vec::new();
+        let mut options = vec![self.unchanged()];
         for at in 0..self.jobs.len() {
+            let mut more = Vec::new();
             for stand in self.stands(at, window) {
                 let lies = matches!(
                     stand.job.phase,
                     Phase::Buried { .. } | Phase::Delayed { .. }
                 );
-                if lies && count != Some(0) {
+                let kicked = (lies && count != Some(0)).then(|| {
                     let mut job = stand.job.clone();
                     job.kick();
-                    options.push(self.one(at, job, 0));
-                }
-                if !stand.ghost && (!lies || count != Some(0)) {
-                    options.push(self.one(at, stand.job, 0));
+                    job
+                });
+                let left = (!stand.ghost && (!lies || count != Some(0))).then_some(stand.job);
+                for job in kicked.into_iter().chain(left) {
+                    more.extend(options.iter().map(|option| {
+                        let mut option = option.clone();
+                        if lies && job.phase == Phase::Ready {
+                            option.kicked.push(at);
+                        }
+                        option.jobs.push((at, job.clone()));
+                        option
+                    }));
                 }
             }
+            options = more;
         }
         some_or(options, || (0..self.jobs.len()).collect())
     }
@@ -685,13 +722,7 @@ impl<'a> Tube<'a> {
         {
             return unchanged;
         }
-        let ready = self.ready.iter().map(|(_, _, at)| *at);
-        let buried = self.buried.iter().map(|(_, at)| *at);
-        Err(ready
-            .chain(buried)
-            .chain(self.delayed.iter().copied())
-            .chain(self.held.iter().copied())
-            .collect())
+        Err(self.delayed.iter().chain(&self.held).copied().collect())
     }
 
     fn may_be_paused(&self, window: Window) -> bool {
