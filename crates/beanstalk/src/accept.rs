@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     backing::Backing,
     connection::{self, Connection},
-    door::Common,
+    door::Shared,
     listener::Listener,
 };
 
@@ -26,32 +26,32 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn run<B: Backing>(
     listener: Listener,
     backing: B,
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     closed: CancellationToken,
 ) {
     loop {
         match listener.accept().await {
             Ok(socket) => {
-                if let Err(error) = socket.prepare(&common.keep_alive) {
+                if let Err(error) = socket.prepare(&shared.keep_alive) {
                     // Gone before we looked.
                     tracing::debug!(%error, "a connection ended at once");
                     continue;
                 }
                 // Asked here, so that those who are too many hold a descriptor for a moment only.
-                if let Some(connection) = Connection::let_in(&backing, socket, &common) {
-                    let (common, closed) = (Arc::clone(&common), closed.clone());
-                    tokio::spawn(connection::serve(connection, common, closed));
+                if let Some(connection) = Connection::let_in(&backing, socket, &shared) {
+                    let (shared, closed) = (Arc::clone(&shared), closed.clone());
+                    tokio::spawn(connection::serve(connection, shared, closed));
                 }
             }
             Err(error) if is_about_the_client(&error) => {}
             Err(error) => {
-                common.refusals.note(&error);
+                shared.refusals.note(&error);
                 // Rather closed than left hanging without an answer.
-                if common.spare.give_up() {
+                if shared.spare.give_up() {
                     if let Ok(excess) = tokio::time::timeout(SHORT_OF, listener.accept()).await {
                         drop(excess);
                     }
-                    common.spare.take_back();
+                    shared.spare.take_back();
                 }
                 sleep(SHORT_OF).await;
             }

@@ -8,7 +8,7 @@ use trellis_wire::beanstalk::{Decoder, Step};
 use crate::{
     backing::{Backing, Talk},
     calls,
-    door::Common,
+    door::Shared,
     ledger::Seat,
     outbox::{Finish, Outbox},
     socket::Socket,
@@ -35,11 +35,11 @@ impl<S> Connection<S> {
     pub(crate) fn let_in<B: Backing<Session = S>>(
         backing: &B,
         socket: Socket,
-        common: &Common,
+        shared: &Shared,
     ) -> Option<Self> {
         let socket = Arc::new(socket);
-        let fetches = Arc::clone(&common.fetches);
-        let outbox = Outbox::new(Arc::clone(&socket), &common.owed, fetches);
+        let fetches = Arc::clone(&shared.fetches);
+        let outbox = Outbox::new(Arc::clone(&socket), &shared.owed, fetches);
         match backing.connect(outbox.clone()) {
             Ok(session) => Some(Self {
                 socket,
@@ -47,7 +47,7 @@ impl<S> Connection<S> {
                 session,
             }),
             Err(refused) => {
-                common.refusals.note(&refused);
+                shared.refusals.note(&refused);
                 None
             }
         }
@@ -57,7 +57,7 @@ impl<S> Connection<S> {
 /// Serves one connection until it is over, or until `closed`.
 pub(crate) async fn serve<S: Talk>(
     connection: Connection<S>,
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     closed: CancellationToken,
 ) {
     let Connection {
@@ -69,10 +69,10 @@ pub(crate) async fn serve<S: Talk>(
         session: &session,
         socket: &socket,
         outbox: &outbox,
-        decoder: Decoder::new(common.body_bytes_max),
+        decoder: Decoder::new(shared.body_bytes_max),
         read_bytes: READ_BYTES_MIN,
         calls: Vec::new(),
-        arriving: common.arriving.seat(),
+        arriving: shared.arriving.seat(),
         hung_up: false,
     };
     let finish = {
@@ -95,7 +95,7 @@ pub(crate) async fn serve<S: Talk>(
         }
     };
     if outbox.is_evicted() {
-        common
+        shared
             .evictions
             .note(&"slow clients keep too many bytes waiting, this one for longest");
     }

@@ -74,7 +74,7 @@ const FETCHES: usize = 8;
 const BIND_AGAIN: Duration = Duration::from_secs(1);
 
 /// What all connections share.
-pub(crate) struct Common {
+pub(crate) struct Shared {
     /// See [`DoorSettings::body_bytes_max`].
     pub body_bytes_max: u32,
     /// See [`DoorSettings::keep_alive`].
@@ -96,7 +96,7 @@ pub(crate) struct Common {
 /// The beanstalk door: its addresses are taken, nobody is let in before [`Door::run`].
 pub struct Door {
     bound: BTreeMap<Listen, Bound>,
-    common: Arc<Common>,
+    shared: Arc<Shared>,
 }
 
 impl Door {
@@ -112,7 +112,7 @@ impl Door {
             let new = Bound::new(listen)?;
             bound.insert(new.listen().clone(), new);
         }
-        let common = Common {
+        let shared = Shared {
             body_bytes_max: settings.body_bytes_max,
             keep_alive: settings.keep_alive,
             owed: Ledger::new(settings.owed_bytes_max),
@@ -124,7 +124,7 @@ impl Door {
         };
         Ok(Self {
             bound,
-            common: Arc::new(common),
+            shared: Arc::new(shared),
         })
     }
 
@@ -136,7 +136,7 @@ impl Door {
     /// Lets clients in while the node says so: listens when its doors open, and closes listeners
     /// and connections when they close (architecture, section 7). Returns when the node is gone.
     pub async fn run<B: Backing>(self, backing: B) {
-        let Self { mut bound, common } = self;
+        let Self { mut bound, shared } = self;
         let addresses: Vec<Listen> = bound.keys().cloned().collect();
         let mut doors = backing.doors();
         loop {
@@ -146,13 +146,13 @@ impl Door {
                 let mut listeners = JoinSet::new();
                 for listen in &addresses {
                     let first = bound.remove(listen);
-                    let (listen, backing, common) =
-                        (listen.clone(), backing.clone(), Arc::clone(&common));
+                    let (listen, backing, shared) =
+                        (listen.clone(), backing.clone(), Arc::clone(&shared));
                     let closed = closed.clone();
                     listeners.spawn(async move {
                         let accepting = async {
                             let listener = open(&listen, first).await;
-                            accept::run(listener, backing, common, closed.clone()).await;
+                            accept::run(listener, backing, shared, closed.clone()).await;
                         };
                         tokio::select! {
                             () = accepting => {}
