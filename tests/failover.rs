@@ -53,6 +53,9 @@ fn the_leader_dies_and_clients_of_the_others_see_a_pause() {
         gaps.push(gap);
         ledger.assert_no_error();
         ledger.assert_each_delivered_once();
+        let others = roles.followers.iter().zip(&survivors);
+        let others: Vec<_> = others.map(|(node, address)| (*node, *address)).collect();
+        assert_ne!(Roles::among(&others).leader, roles.leader);
 
         holder
             .demand(&Request::Delete(held), &Reply::Deleted)
