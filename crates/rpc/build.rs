@@ -1,9 +1,10 @@
 //! Generates messages and services from `proto/` without a `protoc` on the machine.
 
-use std::{error::Error, path::Path};
+use std::{env, error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    // Asked at run time: checkouts that share a target folder share this program too.
+    let protos = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     let files = [
         "trellis/queue.proto",
         "trellis/raft.proto",
