@@ -5,6 +5,8 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -73,6 +75,49 @@ fn every_metric_stands_in_the_operators_document() {
         missing.is_empty(),
         "docs/operations.md does not explain {missing:#?}"
     );
+}
+
+/// Section 4 of the architecture: an idle cluster writes nothing.
+#[test]
+fn an_idle_cluster_writes_nothing() {
+    let binary = trellis_binary().expect("the binary was built");
+    let cluster = Cluster::start(&binary, 3).expect("a cluster");
+    // A worker that waits is no reason to write either.
+    let tube = TubeName::parse(b"quiet").expect("a good name");
+    let mut worker = Client::at_tube(cluster.address(1), &tube).expect("a client");
+    worker.send(&Request::Reserve).expect("sent");
+    let written = || -> Vec<String> {
+        let counts = |line: &&str| {
+            let counters = [
+                "trellis_log_entries_total",
+                "trellis_state_written_bytes_total",
+            ];
+            counters.iter().any(|counter| line.starts_with(counter))
+        };
+        (0..3)
+            .flat_map(|node| {
+                let metrics = get(cluster.admin_address(node), "/metrics").expect("metrics");
+                metrics
+                    .lines()
+                    .filter(counts)
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let settled = wait_for("two seconds without a write", || {
+        let before = written();
+        thread::sleep(Duration::from_secs(2));
+        let after = written();
+        if before == after {
+            Ok(after)
+        } else {
+            Err((before, after))
+        }
+    });
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(written(), settled);
+    assert_eq!(settled.len(), 6, "{settled:?}");
 }
 
 /// Section 12 of the architecture: an empty disk under a known name is a new node id.

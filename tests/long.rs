@@ -118,6 +118,51 @@ fn two_of_three_freeze_for_twenty_seconds() {
     );
 }
 
+/// An idle cluster is idle: it pings, and that is all.
+#[test]
+fn an_idle_cluster_uses_little_of_a_core() {
+    const SECONDS: u64 = 20;
+
+    let binary = trellis_binary().expect("the binary was built");
+    let cluster = Cluster::start(&binary, 3).expect("a cluster");
+    let used = || -> f64 {
+        (0..3)
+            .map(|node| cpu_seconds(&cluster, node).expect("it lives"))
+            .sum()
+    };
+    // What a start costs is over.
+    thread::sleep(Duration::from_secs(5));
+    let before = used();
+    thread::sleep(Duration::from_secs(SECONDS));
+    let share = (used() - before) / SECONDS as f64;
+    println!(
+        "three idle nodes use {:.1} % of a core together",
+        100.0 * share
+    );
+    // The goal is 2 %; a machine that does something else at the same time makes every switch dearer.
+    assert!(share < 0.05, "{share}");
+}
+
+fn cpu_seconds(cluster: &Cluster, node: u16) -> io::Result<f64> {
+    let stat = fs::read_to_string(format!(
+        "/proc/{}/stat",
+        cluster.pid(node)?.as_raw_nonzero()
+    ))?;
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(11);
+    let mut ticks = || {
+        fields
+            .next()
+            .and_then(|text| text.parse::<f64>().ok())
+            .unwrap_or_default()
+    };
+    Ok((ticks() + ticks()) / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// A million jobs, and all nodes start again.
 #[test]
 fn a_million_jobs_are_there_after_a_restart() {
