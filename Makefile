@@ -25,7 +25,7 @@ run:
 	@sh tests/install.sh build
 	@echo 'building; the first time this takes about half an hour on two cores, most of it RocksDB' >&2
 	@$(CARGO) build --release --package trellis --bin trellis
-	@. tests/cache.sh; exec "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
+	@. tests/cache.sh; exec env -u TRELLIS_CACHE "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
 
 build:
 	@sh tests/install.sh build

@@ -70,6 +70,12 @@ impl Server {
         let log_file =
             File::create(log).with_context(|| format!("can't write {}", log.display()))?;
         let name = command.get_program().display().to_string();
+        for (variable, _) in std::env::vars_os() {
+            // A node takes them for settings; here they are the build's (`TRELLIS_CACHE`).
+            if variable.to_string_lossy().starts_with("TRELLIS_") {
+                command.env_remove(variable);
+            }
+        }
         command
             .stdin(Stdio::null())
             .stdout(log_file.try_clone()?)
