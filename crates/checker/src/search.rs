@@ -198,7 +198,10 @@ impl Search<'_, '_> {
                 return Found::OutOfBudget;
             }
             if let Some((step, matured, done)) = self.advance(&mut frame) {
-                let low = frame.low.max(self.steps[step].from);
+                let low = match self.steps[step].to {
+                    Nanos::MAX => frame.low,
+                    _ => frame.low.max(self.steps[step].from),
+                };
                 placed.push(Placed {
                     step,
                     matured,
@@ -296,12 +299,15 @@ impl Search<'_, '_> {
 
     /// The next untried option of one step.
     fn place(&mut self, step: usize, frame: &mut Frame) -> Option<(Undo, Undo)> {
+        self.budget = self.budget.saturating_sub(1);
+        let Step { from, to, act, .. } = &self.steps[step];
+        let now = frame.low.max(*from);
         let window = Window {
-            from: frame.low.max(self.steps[step].from),
+            // What has no answer is placed where it is needed; it may have happened long before.
+            from: if *to == Nanos::MAX { *from } else { now },
             to: frame.horizon,
         };
-        let act = &self.steps[step].act;
-        let matured = self.tube.matured(window.from);
+        let matured = self.tube.matured(now);
         let matured = self.tube.apply(&matured);
         let options = self.tube.options(act, window);
         if frame.option == 0 && frame.optional.is_none() {
@@ -314,7 +320,6 @@ impl Search<'_, '_> {
         let options = options.unwrap_or_default();
         while let Some(option) = options.get(frame.option) {
             frame.option += 1;
-            self.budget = self.budget.saturating_sub(1);
             let done = self.tube.apply(option);
             if self.seen.insert(self.set ^ mark(step) ^ self.tube.hash()) {
                 return Some((matured, done));

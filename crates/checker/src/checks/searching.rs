@@ -233,7 +233,9 @@ fn explain_tube(
     // More would have too many ways to be kicked.
     jobs.truncate(TOLD_TOGETHER_MAX);
     let (few, few_steps) = part(&jobs);
-    if !few.is_broken(&few_steps, Rules::ALL) {
+    // Without the other jobs a count is wrong anyhow.
+    let counted = matches!(urgent.act, Act::Counts { .. });
+    if counted || !few.is_broken(&few_steps, Rules::ALL) {
         let whole = Part::of_tube(run, plan, tube, tube.jobs.clone());
         let mut finding = whole.explain(run, plan, steps.to_vec(), stuck, &Rule::OF_A_TUBE);
         let tail = finding.slice.len().saturating_sub(40);

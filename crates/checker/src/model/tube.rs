@@ -338,7 +338,7 @@ impl<'a> Tube<'a> {
             }),
             Act::Delete { job, by, done: false } => self.each(*job, window, |job| {
                 let gone = matches!(job.phase, Phase::Absent | Phase::Gone);
-                (gone || self.is_anothers(job, *by)).then_some(0)
+                (gone || Self::is_anothers(job, *by)).then_some(0)
             }),
             Act::Release {
                 job,
@@ -358,7 +358,7 @@ impl<'a> Tube<'a> {
                 })
             }
             Act::NotHeld { job, by } => self.each(*job, window, |job| {
-                (!matches!(job.phase, Phase::Held { .. }) || self.is_anothers(job, *by))
+                (!matches!(job.phase, Phase::Held { .. }) || Self::is_anothers(job, *by))
                     .then_some(0)
             }),
             Act::KickJob { job, done: true } => self.each(*job, window, |job| {
@@ -413,9 +413,8 @@ impl<'a> Tube<'a> {
         }
     }
 
-    fn is_anothers(&self, job: &Job, session: u64) -> bool {
+    fn is_anothers(job: &Job, session: u64) -> bool {
         matches!(job.phase, Phase::Held { by, .. } if by != session)
-            || (matches!(job.phase, Phase::Held { .. }) && !self.world.rules.have(Rule::SingleHold))
     }
 
     fn unchanged(&self) -> Change {

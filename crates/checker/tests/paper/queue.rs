@@ -361,7 +361,25 @@ impl Paper {
             self.reply(op, Reply::TimedOut);
             return;
         }
+        if self.bug == Bug::Unordered
+            && let Command::Reserve { tubes, .. } = &command
+            && let [tube] = tubes.as_slice()
+            && let Some(job) = self.worse_than_the_best(tube)
+        {
+            self.submit(session, Command::ReserveJob { job }, Some(op));
+            return;
+        }
         self.submit(session, command, Some(op));
+    }
+
+    /// A ready job of the tube that is not its first.
+    fn worse_than_the_best(&self, tube: &TubeName) -> Option<JobId> {
+        let best = self.machine.peek_ready(tube)?;
+        let up_to = self.bodies.keys().max().copied().unwrap_or(0);
+        (1..=up_to).map(JobId).filter(|job| *job != best).find(|job| {
+            let view = self.machine.job(*job, self.stamp());
+            view.is_some_and(|view| view.tube == *tube && view.state == "ready")
+        })
     }
 
     fn submit(&mut self, session: SessionId, command: Command, op: Option<u64>) {
@@ -636,43 +654,6 @@ impl Paper {
                 tubes: tubes.clone(),
                 total_jobs: Some(self.machine.server().total_jobs),
             }));
-        }
-        if self.bug == Bug::Unordered {
-            swap_deliveries(&mut self.records);
-        }
-    }
-}
-
-/// Two deliveries of one tube, one after the other, change places: as if the queue had taken the
-/// worse one first.
-fn swap_deliveries(records: &mut [Record]) {
-    let mut last: HashMap<TubeName, (usize, Nanos)> = HashMap::new();
-    let mut asked: HashMap<u64, (Nanos, Vec<TubeName>)> = HashMap::new();
-    let mut pairs = Vec::new();
-    for at in 0..records.len() {
-        match &records[at] {
-            Record::Invoked { t, op, call: Call::Reserve { tubes, .. }, .. } => {
-                asked.insert(*op, (*t, tubes.clone()));
-            }
-            Record::Replied { t, op, reply: Reply::Reserved { .. } } => {
-                let Some((from, tubes)) = asked.get(op) else { continue };
-                let [tube] = tubes.as_slice() else { continue };
-                if let Some((before, heard)) = last.get(tube)
-                    && heard < from
-                {
-                    pairs.push((*before, at));
-                }
-                last.insert(tube.clone(), (at, *t));
-            }
-            _ => {}
-        }
-    }
-    for (a, b) in pairs {
-        let (first, second) = records.split_at_mut(b);
-        if let (Record::Replied { reply: a, .. }, Record::Replied { reply: b, .. }) =
-            (&mut first[a], &mut second[0])
-        {
-            std::mem::swap(a, b);
         }
     }
 }
