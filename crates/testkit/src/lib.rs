@@ -4,5 +4,6 @@
 //! Architecture invariant: nothing of the product depends on this crate.
 
 pub mod process;
+pub mod recording;
 pub mod stage;
 pub mod talk;
