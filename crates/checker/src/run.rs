@@ -342,10 +342,13 @@ impl Run {
         }
         let lease = self.lease();
         for connection in self.connections.values_mut() {
-            if let Some((closed, CloseSide::Client)) = connection.closed
-                && is_quiet(&self.faults, lease, connection.opened, closed)
-            {
-                connection.alive_until = closed;
+            let open_until = match connection.closed {
+                Some((closed, CloseSide::Client)) => closed,
+                Some(_) => continue,
+                None => Nanos::MAX,
+            };
+            if is_quiet(&self.faults, lease, connection.opened, open_until) {
+                connection.alive_until = open_until;
             }
         }
     }

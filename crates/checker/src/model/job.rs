@@ -146,11 +146,13 @@ impl Job {
     }
 
     /// All that it can be within `window` without anybody doing anything to it. The likelier first.
+    /// Whoever asks (`asks`) is there.
     pub(crate) fn stands(
         &self,
         facts: &Facts,
         window: Window,
         ghosts: bool,
+        asks: Option<u64>,
         world: &World<'_>,
     ) -> Vec<Stand> {
         let mut stands = Vec::with_capacity(2);
@@ -186,12 +188,13 @@ impl Job {
                     (false, true) => from.saturating_sub(facts.ttr / 2),
                     (_, false) => 0,
                 };
-                let (expired, left) = (window.to >= from, window.to >= world.end_of(by));
+                let leaves = if asks == Some(by) { Nanos::MAX } else { world.end_of(by) };
+                let (expired, left) = (window.to >= from, window.to >= leaves);
                 if expired || left {
                     let mut job = self.clone();
                     job.phase = Phase::Ready;
                     job.timeouts.raise(!left, expired);
-                    stand(job, if left { world.end_of(by) } else { from });
+                    stand(job, if left { leaves.min(from) } else { from });
                 }
             }
             _ => stand(self.clone(), window.from),

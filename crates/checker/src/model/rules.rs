@@ -43,12 +43,12 @@ pub(crate) enum Rule {
 impl Rule {
     /// For one job, in the order in which they are dropped.
     pub(crate) const OF_A_JOB: [Self; 12] = [
-        Self::Reads,
         Self::Counters,
         Self::DelayEarly,
         Self::DelayLate,
         Self::HoldEarly,
         Self::HoldLate,
+        Self::Reads,
         Self::Outdated,
         Self::SingleHold,
         Self::Hold,

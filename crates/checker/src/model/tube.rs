@@ -152,7 +152,15 @@ pub(crate) struct Change {
     ghosts: u32,
     pause: Option<Pause>,
     places: u64,
-    kicked: Vec<usize>,
+    kicked: Kicked,
+}
+
+/// Jobs of the kick that was placed last, and when that was at the latest. Each is offered to those
+/// who wait before the next is kicked, so that a wait may get the first of them and not the best.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Kicked {
+    jobs: Vec<usize>,
+    until: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -189,9 +197,7 @@ pub(crate) struct Tube<'a> {
     ghosts_used: u32,
     pause: Pause,
     places: u64,
-    /// Jobs of the kick that was placed last. Each is offered to those who wait before the next is
-    /// kicked, so that a wait may get the first of them and not the best.
-    kicked: Vec<usize>,
+    kicked: Kicked,
     hash: u128,
 }
 
@@ -222,7 +228,7 @@ impl<'a> Tube<'a> {
             ghosts_used: 0,
             pause: Pause::default(),
             places: 0,
-            kicked: Vec::new(),
+            kicked: Kicked::default(),
             hash: 0,
         }
     }
@@ -327,7 +333,7 @@ impl<'a> Tube<'a> {
             Act::NotTaken { job } => self.each(*job, window, |job| {
                 matches!(job.phase, Phase::Held { .. } | Phase::Absent | Phase::Gone).then_some(0)
             }),
-            Act::Delete { job, by, done: true } => self.each(*job, window, |job| {
+            Act::Delete { job, by, done: true } => self.each_from(*job, Some(*by), window, |job, _| {
                 let free = !matches!(
                     job.phase,
                     Phase::Held { .. } | Phase::Absent | Phase::Gone
@@ -336,7 +342,7 @@ impl<'a> Tube<'a> {
                 job.phase = Phase::Gone;
                 may.then_some(0)
             }),
-            Act::Delete { job, by, done: false } => self.each(*job, window, |job| {
+            Act::Delete { job, by, done: false } => self.each_from(*job, Some(*by), window, |job, _| {
                 let gone = matches!(job.phase, Phase::Absent | Phase::Gone);
                 (gone || Self::is_anothers(job, *by)).then_some(0)
             }),
@@ -357,7 +363,7 @@ impl<'a> Tube<'a> {
                     job.touch(*by, facts, window, &self.world);
                 })
             }
-            Act::NotHeld { job, by } => self.each(*job, window, |job| {
+            Act::NotHeld { job, by } => self.each_from(*job, Some(*by), window, |job, _| {
                 (!matches!(job.phase, Phase::Held { .. }) || Self::is_anothers(job, *by))
                     .then_some(0)
             }),
@@ -440,25 +446,26 @@ impl<'a> Tube<'a> {
         u32::try_from(asked).unwrap_or(u32::MAX).saturating_sub(self.ghosts_used)
     }
 
-    fn stands(&self, at: usize, window: Window) -> Vec<Stand> {
+    fn stands(&self, at: usize, window: Window, asks: Option<u64>) -> Vec<Stand> {
         let ghosts = self.spare_ghosts(window) > 0;
-        self.jobs[at].stands(&self.facts[at], window, ghosts, &self.world)
+        self.jobs[at].stands(&self.facts[at], window, ghosts, asks, &self.world)
     }
 
     /// For every state that the job may be in: what `act` makes of it and how many unanswered
     /// reserves that needs, or `None` if it cannot be.
     fn each(&self, at: usize, window: Window, act: impl Fn(&mut Job) -> Option<u32>) -> Options {
-        self.each_from(at, window, |job, _| act(job))
+        self.each_from(at, None, window, |job, _| act(job))
     }
 
     fn each_from(
         &self,
         at: usize,
+        asks: Option<u64>,
         window: Window,
         act: impl Fn(&mut Job, Window) -> Option<u32>,
     ) -> Options {
         let mut options = Vec::new();
-        for stand in self.stands(at, window) {
+        for stand in self.stands(at, window, asks) {
             let mut job = stand.job;
             let within = Window {
                 from: stand.from.min(window.to),
@@ -478,7 +485,7 @@ impl<'a> Tube<'a> {
         window: Window,
         act: impl Fn(&mut Job, Window),
     ) -> Options {
-        self.each_from(at, window, |job, window| {
+        self.each_from(at, Some(by), window, |job, window| {
             let may = job.is_held_by(by, self.world.rules);
             act(job, window);
             may.then_some(0)
@@ -489,7 +496,7 @@ impl<'a> Tube<'a> {
         if in_turn && window.to < self.pause.from && self.world.rules.have(Rule::Pauses) {
             return Err(vec![at]);
         }
-        let taken = self.each_from(at, window, |job, within| {
+        let taken = self.each_from(at, Some(by), window, |job, within| {
             let may = match job.phase {
                 Phase::Ready => true,
                 Phase::Delayed { .. } | Phase::Buried { .. } => !in_turn,
@@ -503,7 +510,8 @@ impl<'a> Tube<'a> {
             return Ok(taken);
         }
         let better = (self.jobs[at].priority, self.facts[at].id);
-        let excused = if self.kicked.contains(&at) { self.kicked.as_slice() } else { &[] };
+        let waited = self.kicked.jobs.contains(&at) && window.from <= self.kicked.until;
+        let excused = if waited { self.kicked.jobs.as_slice() } else { &[] };
         let cleared = self.none_better(Some(better), excused, window)?;
         let mut options = Vec::new();
         for clear in &cleared {
@@ -542,7 +550,7 @@ impl<'a> Tube<'a> {
         }
         let mut change = self.unchanged();
         for at in there {
-            if let Some(ghost) = self.stands(at, window).into_iter().find(|stand| stand.ghost) {
+            if let Some(ghost) = self.stands(at, window, None).into_iter().find(|stand| stand.ghost) {
                 change.jobs.push((at, ghost.job));
                 change.ghosts += 1;
             }
@@ -618,6 +626,7 @@ impl<'a> Tube<'a> {
             return self.kick_perhaps(count, window);
         }
         let mut change = self.unchanged();
+        change.kicked.until = window.to;
         if !self.buried.is_empty() {
             let there = u32::try_from(self.buried.len()).unwrap_or(u32::MAX).min(bound);
             if count.is_some_and(|count| count != there) {
@@ -627,7 +636,7 @@ impl<'a> Tube<'a> {
                 let mut job = self.jobs[*at].clone();
                 job.kick();
                 change.jobs.push((*at, job));
-                change.kicked.push(*at);
+                change.kicked.jobs.push(*at);
             }
             return Ok(vec![change]);
         }
@@ -647,7 +656,7 @@ impl<'a> Tube<'a> {
             let mut job = self.jobs[*at].clone();
             if count == Some(there) && unseen == 0 {
                 job.kick();
-                change.kicked.push(*at);
+                change.kicked.jobs.push(*at);
             } else if count != Some(0) {
                 // Which ones depends on moments that nobody knows exactly.
                 job.maybe_kick(window.from);
@@ -660,9 +669,10 @@ impl<'a> Tube<'a> {
     /// The tube's other jobs are not in here: any of these may have been among those kicked.
     fn kick_perhaps(&self, count: Option<u32>, window: Window) -> Options {
         let mut options = vec![self.unchanged()];
+        options[0].kicked.until = window.to;
         for at in 0..self.jobs.len() {
             let mut more = Vec::new();
-            for stand in self.stands(at, window) {
+            for stand in self.stands(at, window, None) {
                 let lies = matches!(
                     stand.job.phase,
                     Phase::Buried { .. } | Phase::Delayed { .. }
@@ -677,7 +687,7 @@ impl<'a> Tube<'a> {
                     more.extend(options.iter().map(|option| {
                         let mut option = option.clone();
                         if lies && job.phase == Phase::Ready {
-                            option.kicked.push(at);
+                            option.kicked.jobs.push(at);
                         }
                         option.jobs.push((at, job.clone()));
                         option
@@ -698,7 +708,7 @@ impl<'a> Tube<'a> {
         let mut ready = (self.ready.len() as u64, self.ready.len() as u64);
         let (mut delayed, mut held) = ((0, 0), (0, 0));
         for at in self.delayed.iter().chain(&self.held) {
-            let stands = self.stands(*at, window);
+            let stands = self.stands(*at, window, None);
             let mut known = stands.iter().filter(|stand| !stand.ghost);
             let may_wait = known.clone().any(|stand| stand.job.phase != Phase::Ready);
             let may_be_ready = known.any(|stand| stand.job.phase == Phase::Ready);
