@@ -2,6 +2,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::sync::watch;
 use trellis_node::{Call, DoorState, Node, Outlet, Refused, Session};
+use trellis_types::limits;
 
 /// What the door needs of a node. [`Node`] is one; a script in the tests is another.
 pub trait Backing: Clone + Send + Sync + 'static {
@@ -30,8 +31,9 @@ pub trait Talk: Send + Sync + 'static {
     /// Waits until [`Self::may_read`].
     fn wait_readable(&self) -> impl Future<Output = ()> + Send;
 
-    /// Waits until the node as a whole has room for bodies.
-    fn wait_room(&self) -> impl Future<Output = ()> + Send;
+    /// Waits until the node as a whole has room for about `bytes` more of a body. Sets nothing
+    /// aside.
+    fn wait_room(&self, bytes: usize) -> impl Future<Output = ()> + Send;
 
     /// The client has shut its sending side, though its input is not read to the end yet.
     fn hung_up(&self);
@@ -65,10 +67,12 @@ impl Talk for Session {
         Session::wait_readable(self).await;
     }
 
-    async fn wait_room(&self) {
+    async fn wait_room(&self, bytes: usize) {
         // Only a look at the bound, nothing is set aside: a client that announces much and sends
         // nothing must not keep anybody else waiting. What has arrived is in the door's ledger.
-        let _looked = Session::admit_body(self, 0).await;
+        // A body that needs all the room would wait for ever beside small ones: half of it will do.
+        let bytes = bytes.min(limits::NODE_PENDING_BYTES_MAX / 2);
+        drop(Session::admit_body(self, bytes).await);
     }
 
     fn hung_up(&self) {

@@ -1,14 +1,17 @@
-use std::{future::Future, io, sync::Arc};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use trellis_node::Call;
+use trellis_types::limits;
 use trellis_wire::beanstalk::{Decoder, Step};
 
 use crate::{
     backing::{Backing, Talk},
     calls,
     door::Shared,
+    large::{LargeBodies, Place},
     ledger::Seat,
     outbox::{Finish, Outbox},
     socket::Socket,
@@ -19,6 +22,9 @@ const READ_BYTES_MIN: usize = 2 * 1024;
 
 /// Bytes that one read takes at most; reads of a busy connection grow up to here.
 const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a large body's sender is looked at.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Bytes of an unfinished body up to which a connection needs no place in the ledger.
 const BODY_BYTES_FREE: usize = 4 * 1024;
@@ -73,6 +79,8 @@ pub(crate) async fn serve<S: Talk>(
         read_bytes: READ_BYTES_MIN,
         calls: Vec::new(),
         arriving: shared.arriving.seat(),
+        large_bodies: &shared.large,
+        large: None,
         hung_up: false,
     };
     let finish = {
@@ -135,6 +143,9 @@ struct Reader<'a, S> {
     calls: Vec<Call>,
     /// The place in the ledger of a body that is still arriving.
     arriving: Seat<Outbox>,
+    large_bodies: &'a Arc<LargeBodies>,
+    /// The place of a large body that is being read in.
+    large: Option<Place>,
     /// The node has been told that the client shut its sending side, before the end of its input.
     hung_up: bool,
 }
@@ -171,6 +182,7 @@ impl<S: Talk> Reader<'_, S> {
             }
         }
         self.arriving.set(0, false, self.outbox.debtor());
+        self.large = None;
         self.session.half_closed();
         self.outbox.input_is_over();
         // Returns at once with an error, or never: then the writing half ends the connection.
@@ -239,12 +251,12 @@ impl<S: Talk> Reader<'_, S> {
 
     /// Waits for `room` without reading, and notices when the client hangs up meanwhile: unread
     /// input would hide it.
-    async fn while_connected(&mut self, room: impl Future<Output = ()>) -> io::Result<()> {
+    async fn while_connected<T>(&mut self, room: impl Future<Output = T>) -> io::Result<T> {
         tokio::pin!(room);
         if !self.hung_up {
             tokio::select! {
                 biased;
-                () = &mut room => return Ok(()),
+                room = &mut room => return Ok(room),
                 gone = self.socket.hung_up() => {
                     if gone? {
                         return Err(io::ErrorKind::ConnectionReset.into());
@@ -258,7 +270,7 @@ impl<S: Talk> Reader<'_, S> {
         }
         tokio::select! {
             biased;
-            () = room => Ok(()),
+            room = room => Ok(room),
             broken = self.socket.broken() => broken.and(Err(io::ErrorKind::ConnectionReset.into())),
         }
     }
@@ -268,15 +280,11 @@ impl<S: Talk> Reader<'_, S> {
         let wanted = match self.decoder.pending_body() {
             None => {
                 self.arriving.set(0, false, self.outbox.debtor());
+                self.large = None;
                 self.read_bytes
             }
             Some(left) => {
-                let here = self.decoder.buffered();
-                if here > BODY_BYTES_FREE {
-                    self.arriving.set(here, true, self.outbox.debtor());
-                }
-                let session = self.session;
-                self.while_connected(session.wait_room()).await?;
+                self.admit_body().await?;
                 left.min(READ_BYTES_MAX).max(self.read_bytes)
             }
         };
@@ -297,7 +305,44 @@ impl<S: Talk> Reader<'_, S> {
                 Err(error) => return Err(error),
             }
             self.rest();
-            self.socket.readable().await?;
+            self.readable().await?;
+        }
+    }
+
+    /// Waits until more of the body under way may be read in.
+    async fn admit_body(&mut self) -> io::Result<()> {
+        let here = self.decoder.buffered();
+        if here > BODY_BYTES_FREE {
+            self.arriving.set(here, true, self.outbox.debtor());
+        }
+        let (session, whole) = (
+            self.session,
+            self.decoder.body_announced().unwrap_or(0) as usize,
+        );
+        if whole < limits::LARGE_BODY_BYTES_MIN {
+            return self.while_connected(session.wait_room(0)).await;
+        }
+        if self.large.is_none() {
+            let place = Arc::clone(self.large_bodies).enter(whole);
+            self.large = self.while_connected(place).await?;
+            self.while_connected(session.wait_room(whole)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for more to read. A large body that comes too slowly ends the connection if others
+    /// wait for its place.
+    async fn readable(&self) -> io::Result<()> {
+        let Some(place) = &self.large else {
+            return self.socket.readable().await;
+        };
+        loop {
+            if place.is_overdue() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Ok(ready) = timeout(LOOK, self.socket.readable()).await {
+                return ready;
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use trellis_types::limits;
 use crate::{
     accept::{self, Seldom, Spare},
     backing::Backing,
+    large::LargeBodies,
     ledger::Ledger,
     listener::{BindError, Bound, Listen},
     outbox::Outbox,
@@ -28,6 +29,8 @@ pub struct DoorSettings {
     /// Bytes of unfinished bodies, of all clients together, before the connection whose sender has
     /// stopped for longest is closed.
     pub arriving_bytes_max: usize,
+    /// Bytes of large bodies that are read in at the same time; one is, however large.
+    pub large_bodies_bytes_max: usize,
 }
 
 impl DoorSettings {
@@ -39,6 +42,7 @@ impl DoorSettings {
             keep_alive: KeepAlive::default(),
             owed_bytes_max: limits::OWED_BYTES_MAX,
             arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
+            large_bodies_bytes_max: limits::LARGE_BODIES_BYTES_MAX,
         }
     }
 }
@@ -83,6 +87,8 @@ pub(crate) struct Shared {
     pub owed: Arc<Ledger<Outbox>>,
     /// Bodies that are still arriving.
     pub arriving: Arc<Ledger<Outbox>>,
+    /// Large ones of them.
+    pub large: Arc<LargeBodies>,
     /// See [`FETCHES`].
     pub fetches: Arc<Semaphore>,
     /// Says that connections are refused, not too often.
@@ -117,6 +123,7 @@ impl Door {
             keep_alive: settings.keep_alive,
             owed: Ledger::new(settings.owed_bytes_max),
             arriving: Ledger::new(settings.arriving_bytes_max),
+            large: LargeBodies::new(settings.large_bodies_bytes_max),
             fetches: Arc::new(Semaphore::new(FETCHES)),
             refusals: Seldom::new("connections are refused"),
             evictions: Seldom::new("connections are closed"),

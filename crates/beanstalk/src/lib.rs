@@ -17,6 +17,7 @@ mod backlog;
 mod calls;
 mod connection;
 mod door;
+mod large;
 mod ledger;
 mod listener;
 mod outbox;

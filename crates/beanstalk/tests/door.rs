@@ -337,6 +337,43 @@ async fn among_those_who_stop_in_the_middle_of_a_body_the_one_who_stopped_longes
     third.hears("INSERTED ").await;
 }
 
+/// A large body has a place of its own: it keeps other large ones waiting, and nobody else.
+#[tokio::test]
+async fn who_stops_in_the_middle_of_a_large_body_keeps_no_small_one_waiting() {
+    let stage = Stage::new();
+    let settings = DoorSettings {
+        body_bytes_max: 4_000_000,
+        large_bodies_bytes_max: 4_000_000,
+        ..DoorSettings::on(vec![Listen::Tcp(([127, 0, 0, 1], 0).into())])
+    };
+    let Listen::Tcp(address) = stage.opens_with(settings).await else {
+        panic!("asked for TCP");
+    };
+    let mut first = stage.client(address).await;
+    first.says("put 0 0 1 4000000\r\n").await;
+    first.sends(&vec![b'x'; 1_000_000]).await;
+    let mut second = stage.client(address).await;
+    second.says("put 0 0 1 3000000\r\n").await;
+    let sending = tokio::spawn(async move {
+        second
+            .sends(&[vec![b'x'; 3_000_000].as_slice(), b"\r\n"].concat())
+            .await;
+        second
+    });
+    let mut third = stage.client(address).await;
+    third
+        .sends(&[b"put 0 0 1 65000\r\n".as_slice(), &[b'x'; 65_000], b"\r\n"].concat())
+        .await;
+    third.hears("INSERTED 1\r\n").await;
+
+    first
+        .sends(&[vec![b'x'; 3_000_000].as_slice(), b"\r\n"].concat())
+        .await;
+    first.hears("INSERTED 2\r\n").await;
+    let mut second = sending.await.expect("its body is read at last");
+    second.hears("INSERTED 3\r\n").await;
+}
+
 #[tokio::test]
 async fn one_connection_too_many_is_accepted_and_closed() {
     let stage = Stage::with_connections_max(2);

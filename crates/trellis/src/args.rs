@@ -14,6 +14,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one node. Without members configured it is a cluster of one, just as durable.
+    #[command(version, disable_version_flag = true)]
     Serve(Box<ServeArgs>),
     /// Run a whole cluster on this machine: the quick start.
     Local(LocalArgs),
@@ -162,6 +163,9 @@ pub(crate) struct ServeArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
+    /// Print the version, as beanstalkd's -v does.
+    #[arg(short = 'v', action = ArgAction::Version)]
+    pub print_version: Option<bool>,
     /// beanstalkd's sync interval: accepted, does nothing.
     #[arg(short = 'f', value_name = "MS", hide = true)]
     pub sync_interval: Option<String>,

@@ -59,6 +59,10 @@ pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Entries that a leader has proposed and not yet seen applied.
 pub const ENTRIES_IN_FLIGHT_MAX: usize = 8;
 
+/// Bytes of entries that a leader has proposed and not yet seen applied, beyond which it proposes
+/// no further one: a single entry may be larger, but not several such at once.
+pub const ENTRIES_IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// Bytes submitted by clients of one node and not yet applied; one item is admitted when empty,
 /// however large.
 pub const NODE_PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -83,3 +87,15 @@ pub const BODY_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
 /// Bytes of bodies that may be arriving at one node, from all clients together, before the one
 /// whose sender has stopped for longest is closed.
 pub const ARRIVING_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes of a body from which it counts as large: large ones are read in within a bound of their
+/// own, so that they neither fill the node nor keep small ones waiting.
+pub const LARGE_BODY_BYTES_MIN: usize = 1024 * 1024;
+
+/// Bytes of large bodies that one node reads in at the same time; one is admitted when none is
+/// read in, however large.
+pub const LARGE_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes a second that the sender of a large body has to keep up on average while others wait for
+/// its place, after a grace of half a minute.
+pub const LARGE_BODY_BYTES_PER_SECOND_MIN: usize = 256 * 1024;

@@ -307,7 +307,7 @@ impl Talk for FakeSession {
         self.actor.go_on.notified().await;
     }
 
-    async fn wait_room(&self) {}
+    async fn wait_room(&self, _: usize) {}
 
     fn hung_up(&self) {
         self.actor.half_closed.store(true, Ordering::Relaxed);

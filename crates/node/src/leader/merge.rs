@@ -16,8 +16,8 @@ use trellis_types::{OriginId, limits};
 pub(crate) struct Merger {
     lanes: FxHashMap<OriginId, Lane>,
     queue: VecDeque<(OriginId, Bytes)>,
-    /// Entries that are proposed and neither applied nor failed.
-    in_flight: usize,
+    /// Bytes of each entry that is proposed and neither applied nor failed, the oldest first.
+    in_flight: VecDeque<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,11 @@ impl Merger {
 
     /// What waits, as one entry, if another may be in flight.
     pub(crate) fn merge(&mut self) -> Option<Merged> {
-        if self.queue.is_empty() || self.in_flight >= limits::ENTRIES_IN_FLIGHT_MAX {
+        // One huge entry after the other: many at once would keep followers so busy that they
+        // hear no heartbeat.
+        let full = self.in_flight.len() >= limits::ENTRIES_IN_FLIGHT_MAX
+            || self.in_flight.iter().sum::<usize>() >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX;
+        if self.queue.is_empty() || full {
             return None;
         }
         let mut merged = Merged {
@@ -106,10 +110,10 @@ impl Merger {
         };
         let mut bytes = 0;
         while let Some((origin, batch)) = self.queue.front() {
-            bytes += batch.len();
-            if bytes > limits::ENTRY_BYTES_MAX && !merged.batches.is_empty() {
+            if bytes + batch.len() > limits::ENTRY_BYTES_MAX && !merged.batches.is_empty() {
                 break;
             }
+            bytes += batch.len();
             if let Some(lane) = self.lanes.get_mut(origin) {
                 lane.queued = lane.queued.saturating_sub(1);
             }
@@ -120,13 +124,14 @@ impl Merger {
                 merged.batches.push(batch);
             }
         }
-        self.in_flight += 1;
+        self.in_flight.push_back(bytes);
         Some(merged)
     }
 
     /// An entry is applied or has failed.
     pub(crate) fn settled(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+        // Whichever it is: they end in the order of the log, but for those that failed.
+        self.in_flight.pop_front();
     }
 }
 
@@ -185,6 +190,20 @@ mod tests {
             merger.merge().map(|merged| merged.batches),
             Some(vec![batch("3")])
         );
+    }
+
+    #[test]
+    fn one_huge_entry_is_in_flight_at_a_time() {
+        let mut merger = Merger::default();
+        let a = origin(1);
+        merger.open(a, 1);
+        let huge = Bytes::from(vec![0; limits::ENTRIES_IN_FLIGHT_BYTES_MAX + 1]);
+        assert_eq!(merger.take(a, 1, 1, huge.clone()), Ok(()));
+        assert_eq!(merger.take(a, 1, 2, huge), Ok(()));
+        assert!(merger.merge().is_some(), "however large");
+        assert_eq!(merger.merge(), None);
+        merger.settled();
+        assert!(merger.merge().is_some());
     }
 
     #[test]
