@@ -9,8 +9,10 @@ NODES ?= 3
 BASE_PORT ?= 11300
 DATA_DIR ?= data
 ROUNDS ?= 20
+SEED ?= 1
+SECONDS ?= 60
 
-.PHONY: help run test check build bench soak fmt deny fuzz clean-data
+.PHONY: help run test check build bench soak fmt deny model fuzz clean-data
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
@@ -18,6 +20,7 @@ help:
 	@echo 'make check   formatting, clippy, house rules'
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
 	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
+	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
 	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
 	@echo 'make fmt     format the source'
 
@@ -54,6 +57,13 @@ soak:
 	@$(CARGO) build --release --package trellis --bin trellis
 	@. tests/cache.sh; TRELLIS_BIN="$$CARGO_TARGET_DIR/release/trellis" TRELLIS_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --release --package trellis-tests --test failover --test silence --test long -- --nocapture --test-threads 1
+
+# Minutes: every state of the small worlds, a walk through random ones, every rule dropped in turn.
+model:
+	@sh tests/install.sh build
+	@$(CARGO) run --quiet --release --package trellis-sim -- model exhaustive
+	@$(CARGO) run --quiet --release --package trellis-sim -- model walk --seed $(SEED) --seconds $(SECONDS)
+	@$(CARGO) run --quiet --release --package trellis-sim -- model mutations --seed $(SEED)
 
 fuzz:
 	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60

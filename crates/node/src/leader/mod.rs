@@ -1,9 +1,6 @@
 //! What a node does while it leads: takes the batches of all origins, stamps time, ticks, keeps
 //! leases. Everything ends with the term, and with the loss of the majority's acknowledgement.
 
-#[cfg(feature = "model")]
-pub(crate) use merge::model::ModelMerger;
-
 mod merge;
 mod office;
 mod presence;
@@ -11,6 +8,8 @@ mod stream;
 mod term;
 
 pub(crate) use merge::Merger;
+#[cfg(feature = "model")]
+pub use merge::model::ModelMerger;
 pub(crate) use office::{Office, OfficeEvent, watch_role};
 pub(crate) use presence::Presence;
 pub(crate) use stream::serve_forward;

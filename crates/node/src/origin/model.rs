@@ -34,6 +34,13 @@ pub struct Poll {
     pub tubes: Vec<TubeName>,
 }
 
+impl Poll {
+    /// What tells it from other polls of its origin.
+    pub fn key(&self) -> (ConnectionId, u64) {
+        (self.ticket.connection, self.ticket.slot)
+    }
+}
+
 /// One node's side of the protocol between sessions and leader: the product's own, as a value.
 ///
 /// Nothing but polls may be read through it, and every moment is `now` milliseconds after a

@@ -49,7 +49,7 @@ pub enum BadFrame {
 
 /// Grows one batch in place: every command is encoded once, straight into the bytes that log and
 /// wire will carry.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchBuilder {
     buffer: BytesMut,
     commands: usize,

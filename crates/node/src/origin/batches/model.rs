@@ -27,7 +27,12 @@ impl Batches {
         }
         self.flight.len().hash(hash);
         for batch in &self.flight {
-            (self.last_number - batch.number, batch.seq, ago(batch.oldest)).hash(hash);
+            (
+                self.last_number - batch.number,
+                batch.seq,
+                ago(batch.oldest),
+            )
+                .hash(hash);
             batch.riders.hash(hash);
             batch.bytes.hash(hash);
         }

@@ -67,7 +67,6 @@ impl Connection {
     pub(crate) fn forget_guard(&mut self) {
         self.guard = None;
         self.portion = usize::MAX;
-        self.reserves = self.reserves.min(1);
     }
 
     /// Slots that wait for a batch or in the machine: places by number.
