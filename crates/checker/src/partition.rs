@@ -203,6 +203,7 @@ impl Plan {
                     seen: jobs.get(&id).cloned(),
                     last: true,
                 },
+                needed: false,
             })
             .collect()
     }
@@ -343,6 +344,7 @@ fn step(run: &Run, at: usize, job: usize) -> Option<Step> {
         from: op.from,
         to: op.to(),
         act,
+        needed: false,
     })
 }
 
@@ -393,5 +395,6 @@ fn tube_step(run: &Run, at: usize, place: impl Fn(JobId) -> Option<usize>) -> Op
         from: op.from,
         to: op.to(),
         act,
+        needed: false,
     })
 }

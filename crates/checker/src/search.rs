@@ -21,13 +21,15 @@ pub(crate) struct Step {
     /// `Nanos::MAX` if it may be left out.
     pub(crate) to: Nanos,
     pub(crate) act: Act,
+    /// That it has no answer and must have happened all the same: placed as soon as it can be.
+    pub(crate) needed: bool,
 }
 
 /// What the search found.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// There is an order.
-    Order,
+    /// There is an order: this one.
+    Order(Vec<usize>),
     /// There is none.
     None(Stuck),
     /// It gave up.
@@ -130,6 +132,9 @@ struct Frame {
     low: Nanos,
     horizon: Nanos,
     urgent: usize,
+    /// Steps without an answer that are tried first.
+    needed: Vec<usize>,
+    first: usize,
     /// The entry whose options are being tried.
     cursor: usize,
     option: usize,
@@ -137,6 +142,8 @@ struct Frame {
     optional: Option<Vec<usize>>,
     at: usize,
     touched: Vec<usize>,
+    /// Jobs that stand against what must be placed next, as far as that is known.
+    against: Option<Vec<usize>>,
     /// Whether any job of the tube can matter.
     all: bool,
 }
@@ -147,6 +154,8 @@ struct Placed {
     matured: Undo,
     done: Undo,
     set: u128,
+    /// The jobs that it changed or looked at.
+    jobs: Vec<usize>,
     frame: Frame,
 }
 
@@ -158,13 +167,29 @@ struct Search<'s, 't> {
     /// Steps without an answer, by the job that they concern; the last list is of those that
     /// concern the whole tube.
     optional: Vec<Vec<usize>>,
+    /// Those of them that must have happened.
+    needed: Vec<usize>,
     seen: HashSet<u128>,
     set: u128,
     budget: u64,
+    leaps: bool,
 }
 
-/// Looks for an order. `budget` bounds the configurations that it looks at.
-pub(crate) fn search(tube: &mut Tube<'_>, jobs: usize, steps: &[Step], budget: u64) -> Found {
+/// Whether a step has to do with one of these jobs.
+fn concerns(placed: &Placed, jobs: &[usize]) -> bool {
+    placed.jobs.iter().any(|job| jobs.contains(job))
+}
+
+/// Looks for an order. `budget` bounds the configurations that it looks at. With `leaps` it goes back
+/// to what concerns the jobs in question, at once: most orders are found sooner, but that it finds
+/// none says nothing.
+pub(crate) fn search(
+    tube: &mut Tube<'_>,
+    jobs: usize,
+    steps: &[Step],
+    budget: u64,
+    leaps: bool,
+) -> Found {
     let mut optional = vec![Vec::new(); jobs + 1];
     for (at, step) in steps.iter().enumerate() {
         if step.to == Nanos::MAX {
@@ -177,9 +202,11 @@ pub(crate) fn search(tube: &mut Tube<'_>, jobs: usize, steps: &[Step], budget: u
         remaining: Remaining::new(steps),
         used: vec![false; steps.len()],
         optional,
+        needed: (0..steps.len()).filter(|step| steps[*step].needed).collect(),
         seen: HashSet::new(),
         set: 0,
         budget,
+        leaps,
     };
     search.run()
 }
@@ -190,14 +217,14 @@ impl Search<'_, '_> {
         let mut stuck = Stuck::default();
         let mut deepest = 0;
         let Some(mut frame) = self.frame(0) else {
-            return Found::Order;
+            return Found::Order(Vec::new());
         };
         loop {
             if self.budget == 0 {
                 self.rewind(placed);
                 return Found::OutOfBudget;
             }
-            if let Some((step, matured, done)) = self.advance(&mut frame) {
+            if let Some((step, matured, done, jobs)) = self.advance(&mut frame) {
                 let low = match self.steps[step].to {
                     Nanos::MAX => frame.low,
                     _ => frame.low.max(self.steps[step].from),
@@ -207,6 +234,7 @@ impl Search<'_, '_> {
                     matured,
                     done,
                     set: self.set,
+                    jobs,
                     frame,
                 });
                 self.set ^= mark(step);
@@ -217,8 +245,9 @@ impl Search<'_, '_> {
                 match self.frame(low) {
                     Some(next) => frame = next,
                     None => {
+                        let order = placed.iter().map(|placed| placed.step).collect();
                         self.rewind(placed);
-                        return Found::Order;
+                        return Found::Order(order);
                     }
                 }
                 continue;
@@ -231,8 +260,22 @@ impl Search<'_, '_> {
                     blamed: frame.touched.clone(),
                 };
             }
-            match placed.pop() {
-                Some(last) => frame = self.take_back(last),
+            let against = frame.against.take().filter(|_| self.leaps);
+            let mut last = placed.pop();
+            if let Some(against) = &against {
+                // What has nothing to do with these jobs cannot help.
+                while let Some(idle) = last.take_if(|last| !concerns(last, against)) {
+                    self.take_back(idle);
+                    last = placed.pop();
+                }
+            }
+            match last {
+                Some(last) => {
+                    frame = self.take_back(last);
+                    if let Some(against) = against {
+                        frame.against.get_or_insert_default().extend(against);
+                    }
+                }
                 None => return Found::None(stuck),
             }
         }
@@ -262,19 +305,29 @@ impl Search<'_, '_> {
             low,
             horizon: self.steps[urgent].to,
             urgent,
+            needed: self
+                .needed
+                .iter()
+                .copied()
+                .filter(|step| !self.used[*step] && self.steps[*step].from <= self.steps[urgent].to)
+                .collect(),
+            first: 0,
             cursor: self.remaining.next[HEAD],
             option: 0,
             optional: None,
             at: 0,
             touched: Vec::new(),
+            against: None,
             all: false,
         })
     }
 
     /// Places the next step that leads to something new.
-    fn advance(&mut self, frame: &mut Frame) -> Option<(usize, Undo, Undo)> {
+    fn advance(&mut self, frame: &mut Frame) -> Option<(usize, Undo, Undo, Vec<usize>)> {
         loop {
+            let first = frame.needed.get(frame.first).copied();
             let step = match &frame.optional {
+                _ if first.is_some() => first.unwrap_or_default(),
                 None => match self.remaining.entry(frame.cursor) {
                     Some((step, false)) => step,
                     _ => {
@@ -285,11 +338,13 @@ impl Search<'_, '_> {
                 },
                 Some(list) => *list.get(frame.at)?,
             };
-            if let Some((matured, done)) = self.place(step, frame) {
-                return Some((step, matured, done));
+            if let Some((matured, done, jobs)) = self.place(step, frame) {
+                return Some((step, matured, done, jobs));
             }
             frame.option = 0;
-            if frame.optional.is_none() {
+            if first.is_some() {
+                frame.first += 1;
+            } else if frame.optional.is_none() {
                 frame.cursor = self.remaining.next[frame.cursor];
             } else {
                 frame.at += 1;
@@ -298,7 +353,7 @@ impl Search<'_, '_> {
     }
 
     /// The next untried option of one step.
-    fn place(&mut self, step: usize, frame: &mut Frame) -> Option<(Undo, Undo)> {
+    fn place(&mut self, step: usize, frame: &mut Frame) -> Option<(Undo, Undo, Vec<usize>)> {
         self.budget = self.budget.saturating_sub(1);
         let Step { from, to, act, .. } = &self.steps[step];
         let now = frame.low.max(*from);
@@ -310,19 +365,26 @@ impl Search<'_, '_> {
         let matured = self.tube.matured(now);
         let matured = self.tube.apply(&matured);
         let options = self.tube.options(act, window);
-        if frame.option == 0 && frame.optional.is_none() {
+        if frame.option == 0 && frame.optional.is_none() && *to != Nanos::MAX {
             frame.touched.extend(act.job());
             frame.all |= act.is_about_the_tube();
             if let Err(blamed) = &options {
                 frame.touched.extend(blamed);
             }
         }
+        if step == frame.urgent
+            && let Err(blamed) = &options
+        {
+            let own = act.job().into_iter();
+            frame.against.get_or_insert_default().extend(own.chain(blamed.iter().copied()));
+        }
         let options = options.unwrap_or_default();
         while let Some(option) = options.get(frame.option) {
             frame.option += 1;
             let done = self.tube.apply(option);
             if self.seen.insert(self.set ^ mark(step) ^ self.tube.hash()) {
-                return Some((matured, done));
+                let jobs = option.jobs().chain(act.job()).collect();
+                return Some((matured, done, jobs));
             }
             self.tube.take_back(done);
         }

@@ -98,12 +98,13 @@ fn check_run(run: &Run) -> Verdict {
         ..Coverage::default()
     };
     // Jobs first: of findings of one moment theirs says most.
-    let (mut findings, broken) = searching::jobs(run, &plan, &mut coverage);
-    findings.extend(checks::conditions(run, &plan, &broken, &mut coverage));
+    let mut lives = searching::jobs(run, &plan, &mut coverage);
+    let mut findings = std::mem::take(&mut lives.findings);
+    findings.extend(checks::conditions(run, &plan, &lives.broken, &mut coverage));
     // A tube with a broken job has no order for that reason alone.
     let sound = findings.is_empty();
     if sound {
-        findings.extend(searching::tubes(run, &plan, &mut coverage));
+        findings.extend(searching::tubes(run, &plan, &lives, &mut coverage));
     }
     findings.sort_by_key(|finding| finding.at);
     let more = findings.len().saturating_sub(FINDINGS_MAX) as u64;

@@ -20,48 +20,82 @@ const JOB_BUDGET: u64 = 300_000;
 const TUBE_BUDGET: u64 = 1_000_000;
 const TUBE_BUDGET_PER_STEP: u64 = 60;
 
+/// The same for a look that may miss an order.
+const QUICK_BUDGET: u64 = 100_000;
+
 /// Jobs that are told of; the others of a broken run look the same.
 const TOLD_MAX: usize = 30;
 
 /// Jobs of a tube that are told of together.
 const TOLD_TOGETHER_MAX: usize = 5;
 
-/// Searches the life of each job. Told with each finding is the job's tube.
-pub(crate) fn jobs(
-    run: &Run,
-    plan: &Plan,
-    coverage: &mut Coverage,
-) -> (Vec<Finding>, BTreeSet<TubeName>) {
-    let mut findings = Vec::new();
-    let mut broken = BTreeSet::new();
+/// What the lives of the jobs, each by itself, say.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    /// Those that have no order.
+    pub(crate) findings: Vec<Finding>,
+    /// The tubes of these.
+    pub(crate) broken: BTreeSet<TubeName>,
+    /// Operations without an answer that the others' orders contain.
+    happened: BTreeSet<usize>,
+}
+
+/// Searches the life of each job.
+pub(crate) fn jobs(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Lives {
+    let mut lives = Lives::default();
     for job in 0..plan.jobs.len() {
-        if findings.len() >= TOLD_MAX {
+        if lives.findings.len() >= TOLD_MAX {
             break;
         }
         let steps = plan.steps_of_job(run, job);
         let part = Part::of_job(run, plan, job);
         match part.search(&steps, Rules::ALL) {
-            Found::Order => coverage.jobs_searched += 1,
+            Found::Order(order) => {
+                coverage.jobs_searched += 1;
+                let unanswered = order.iter().filter(|step| steps[**step].to == Nanos::MAX);
+                lives.happened.extend(unanswered.filter_map(|step| steps[*step].op));
+            }
             Found::OutOfBudget => coverage.jobs_unfinished += 1,
             Found::None(stuck) => {
                 coverage.jobs_searched += 1;
-                findings.push(part.explain(run, plan, steps, &stuck, &Rule::OF_A_JOB));
-                broken.insert(plan.jobs[job].tube.clone());
+                let finding = part.explain(run, plan, steps, &stuck, &Rule::OF_A_JOB);
+                lives.findings.push(finding);
+                lives.broken.insert(plan.jobs[job].tube.clone());
             }
         }
     }
-    (findings, broken)
+    lives
 }
 
 /// Searches each tube as a whole.
-pub(crate) fn tubes(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
+pub(crate) fn tubes(
+    run: &Run,
+    plan: &Plan,
+    lives: &Lives,
+    coverage: &mut Coverage,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, tube) in &plan.tubes {
-        let steps = plan.steps_of_tube(run, tube, &tube.jobs);
+        let mut steps = plan.steps_of_tube(run, tube, &tube.jobs);
         let part = Part::of_tube(run, plan, tube, tube.jobs.clone());
         let count = steps.len() as u64;
+        let happened = |step: &Step| step.op.is_some_and(|op| lives.happened.contains(&op));
+        for step in &mut steps {
+            step.needed = step.to == Nanos::MAX && step.act.leaves_a_mark() && happened(step);
+        }
+        // First as the jobs' own orders suggest, without what else may have happened.
+        let likely = steps.iter().filter(|step| step.to != Nanos::MAX || happened(step));
+        let few: Vec<Step> = likely.cloned().collect();
+        let quick = TUBE_BUDGET_PER_STEP.saturating_mul(count).saturating_add(QUICK_BUDGET);
+        let found = [(&few, true), (&few, false), (&steps, true)].into_iter().any(|(steps, leaps)| {
+            matches!(part.search_within(steps, Rules::ALL, quick, leaps), Found::Order(_))
+        });
+        if found {
+            coverage.tubes_searched.insert(name.to_string(), count);
+            continue;
+        }
         match part.search(&steps, Rules::ALL) {
-            Found::Order => {
+            Found::Order(_) => {
                 coverage.tubes_searched.insert(name.to_string(), count);
             }
             Found::OutOfBudget => {
@@ -120,11 +154,15 @@ impl<'a> Part<'a> {
     }
 
     fn search(&self, steps: &[Step], rules: Rules) -> Found {
+        let steps_budget = TUBE_BUDGET_PER_STEP.saturating_mul(steps.len() as u64);
+        self.search_within(steps, rules, self.budget.saturating_add(steps_budget), false)
+    }
+
+    fn search_within(&self, steps: &[Step], rules: Rules, budget: u64, leaps: bool) -> Found {
         let world = World::new(rules, self.run.header.bounds, &self.plan.ends);
         let mut tube =
             Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single, self.among);
-        let steps_budget = TUBE_BUDGET_PER_STEP.saturating_mul(steps.len() as u64);
-        search(&mut tube, self.facts.len(), steps, self.budget.saturating_add(steps_budget))
+        search(&mut tube, self.facts.len(), steps, budget, leaps)
     }
 
     fn is_broken(&self, steps: &[Step], rules: Rules) -> bool {
@@ -134,7 +172,7 @@ impl<'a> Part<'a> {
     /// The rule whose dropping gives an order.
     fn culprit(&self, steps: &[Step], rules: &[Rule]) -> Option<Rule> {
         let orders = |rule: &&Rule| {
-            matches!(self.search(steps, Rules::ALL.without(**rule)), Found::Order)
+            matches!(self.search(steps, Rules::ALL.without(**rule)), Found::Order(_))
         };
         rules.iter().find(orders).copied()
     }

@@ -116,6 +116,14 @@ impl Act {
         }
     }
 
+    /// Whether it leaves a mark on its job that somebody may see much later.
+    pub(crate) fn leaves_a_mark(&self) -> bool {
+        matches!(
+            self,
+            Self::Release { .. } | Self::Bury { .. } | Self::Take { .. } | Self::KickJob { .. }
+        )
+    }
+
     /// Whether any job of the tube can decide how it goes.
     pub(crate) fn is_about_the_tube(&self) -> bool {
         matches!(self, Self::Kick { .. } | Self::SeeHead { .. } | Self::Counts { .. })
@@ -169,6 +177,13 @@ struct Pause {
     from: Nanos,
     /// Perhaps paused until.
     until: Nanos,
+}
+
+impl Change {
+    /// The jobs that it changes.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = usize> + '_ {
+        self.jobs.iter().map(|(job, _)| *job)
+    }
 }
 
 /// How to take a change back.

@@ -423,8 +423,7 @@ impl Paper {
 
     fn apply(&mut self, content: Content) -> Vec<Event> {
         let entry = Entry { at: self.stamp(), content };
-        let events = self.machine.apply(&entry).events;
-        events
+        self.machine.apply(&entry).events
     }
 
     fn defer(&mut self, session: SessionId, answer: Answer) {

@@ -341,7 +341,7 @@ mod tests {
     fn a_comment_names_edges() {
         assert_eq!(edges(" edge 5"), [5]);
         assert_eq!(edges(" edges 5, 7-9: and prose with 10"), [5, 7, 8, 9]);
-        assert_eq!(edges(" no edge 5 here"), []);
+        assert_eq!(edges(" no edge 5 here"), Vec::<u32>::new());
     }
 
     #[test]
