@@ -135,6 +135,12 @@ impl ModelOrigin {
         }
     }
 
+    /// Whether nothing follows from what happened last: nobody has heard anything, no poll has
+    /// turned up, and there is an origin.
+    pub fn is_settled(&self) -> bool {
+        self.polls.is_empty() && self.own().is_some() && self.heard.lock().is_empty()
+    }
+
     /// What clients have heard since this was last asked.
     pub fn hears(&mut self) -> Vec<(ConnectionId, Heard)> {
         std::mem::take(&mut self.heard.lock())

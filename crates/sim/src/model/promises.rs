@@ -265,7 +265,8 @@ impl Promises {
         Ok(())
     }
 
-    /// A client has heard an answer. `unknown` says that its connection closes with it.
+    /// A client has heard an answer. `half` says that it has shut its sending side, `unknown` that
+    /// its connection closes with this word.
     ///
     /// # Errors
     ///
@@ -275,6 +276,7 @@ impl Promises {
         setup: &Setup,
         session: SessionId,
         word: Told,
+        half: bool,
         unknown: bool,
     ) -> Result<(), String> {
         let Some(record) = self.sessions.get_mut(&session) else {
@@ -300,12 +302,14 @@ impl Promises {
                 return Ok(());
             }
             "USING" if *said == Word::Use => return Ok(()),
-            "TIMED_OUT" if *said == Word::Poll || *said == Word::Reserve => {
-                // A poll may be answered without the log; whoever reads checks that.
-                if outcome.is_none() && record.next <= place {
-                    record.unlogged.insert(place);
-                    return Ok(());
-                }
+            // A poll may be answered without the log; whoever reads checks that it is no lie.
+            "TIMED_OUT"
+                if (*said == Word::Poll || (half && *said == Word::Reserve))
+                    && outcome.is_none()
+                    && record.next <= place =>
+            {
+                record.unlogged.insert(place);
+                return Ok(());
             }
             _ => {}
         }
@@ -320,8 +324,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Forgets what nobody can speak of any more: clients of a session that is closed have heard
-    /// their last word.
+    /// Forgets origins of a node that ended so long before its run `below` that nothing of them can
+    /// be under way.
     pub(crate) fn forget_origins(&mut self, node: trellis_types::NodeId, below: u64) {
         self.ended
             .retain(|origin| origin.node != node || origin.run.0 + 2 >= below);

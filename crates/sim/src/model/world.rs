@@ -13,6 +13,7 @@ use trellis_types::{ConnectionId, NodeId, OriginId, Run, Timestamp};
 use super::{
     promises::Promises,
     setup::{CLIENTS, Faults, LEAP_MS, NODES, Setup},
+    shared::Shared,
 };
 
 /// Everything there is at one moment: nodes, streams, the log, clients.
@@ -29,7 +30,7 @@ pub struct World {
     pub(crate) trimmed: usize,
     /// The machine after all of it.
     pub(crate) tip: Arc<Machine>,
-    pub(crate) promises: Promises,
+    pub(crate) promises: Arc<Promises>,
     pub(crate) left: Faults,
     /// How often time has leapt.
     pub(crate) leaps: u64,
@@ -56,7 +57,7 @@ pub(crate) struct Appended {
 #[derive(Clone)]
 pub(crate) struct Node {
     /// `None` while the process is down.
-    pub(crate) origin: Option<ModelOrigin>,
+    pub(crate) origin: Option<Shared>,
     pub(crate) run: u64,
     /// How many entries of the log it has applied, those that are trimmed included.
     pub(crate) applied: usize,
@@ -199,7 +200,7 @@ impl World {
                 now: 0,
                 excused: false,
                 last_open: origin_id(node, 1),
-                origin: Some(origin),
+                origin: Some(Shared::new(origin)),
             }
         });
         Self {
@@ -208,7 +209,7 @@ impl World {
             log: VecDeque::new(),
             trimmed: 0,
             tip: machine,
-            promises: Promises::default(),
+            promises: Arc::default(),
             left: setup.faults,
             leaps: 1,
             streams: NODES as u64,
@@ -283,7 +284,7 @@ impl Node {
     fn fingerprint(&self, world: &World, hash: &mut DefaultHasher) {
         self.origin.is_some().hash(hash);
         if let Some(origin) = &self.origin {
-            origin.fingerprint(hash);
+            origin.mark().hash(hash);
         }
         (self.run, world.length() - self.applied, self.lost).hash(hash);
         (self.now, self.excused, &self.clients).hash(hash);
