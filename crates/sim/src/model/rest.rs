@@ -116,6 +116,7 @@ impl World {
                         setup,
                         session,
                         (word, *job),
+                        half,
                         unknown,
                     )?;
                 }
