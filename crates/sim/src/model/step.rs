@@ -283,10 +283,10 @@ impl World {
         let machine = self.machine_at(length);
         let this = &mut self.nodes[node];
         this.applied = length;
-        this.excused = true;
         if let Some(origin) = &mut this.origin
             && !setup.drops(Rule::SnapshotFences)
         {
+            this.excused |= origin.open().is_some();
             origin.replaced(&machine);
         }
         this.machine = machine;
