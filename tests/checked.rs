@@ -4,6 +4,7 @@
 
 use std::{
     env, fs, io,
+    net::TcpStream,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -64,22 +65,24 @@ impl Story {
         Self { path, seed, cluster, recording }
     }
 
-    /// kill -9; whoever started the node starts it again after three seconds.
+    /// kill -9; whoever started the node starts it again after three seconds. Returns when it
+    /// answers again.
     fn kill(&self, node: u16) {
         let name = format!("n{node}");
+        let before = self.cluster.pid(node).expect("it runs");
         let gone = self.cluster.kill(node).is_ok();
         self.recording.node(&name, NodeEvent::Killed);
         self.recording.nemesis(1, "kill -9", &[&name], Stage::Once, gone);
-    }
-
-    /// Waits until node `node` answers again.
-    fn wait_for(&self, node: u16) {
         let until = Instant::now() + Duration::from_secs(60);
-        while std::net::TcpStream::connect(self.cluster.address(node)).is_err() {
-            assert!(Instant::now() < until, "n{node} does not come back\n{}", self.cluster.log());
+        let is_back = || {
+            self.cluster.pid(node).is_ok_and(|pid| pid != before)
+                && TcpStream::connect(self.cluster.address(node)).is_ok()
+        };
+        while !is_back() {
+            assert!(Instant::now() < until, "{name} does not come back\n{}", self.cluster.log());
             thread::sleep(Duration::from_millis(50));
         }
-        self.recording.node(&format!("n{node}"), NodeEvent::Started);
+        self.recording.node(&name, NodeEvent::Started);
     }
 
     fn end(mut self) -> io::Result<()> {
@@ -121,7 +124,6 @@ fn nodes_are_killed_one_after_the_other_and_no_promise_is_broken() {
     while begin.elapsed() < Duration::from_secs(seconds) {
         thread::sleep(Duration::from_millis(2_500));
         story.kill(victim);
-        story.wait_for(victim);
         victim = (victim + 1) % 3;
     }
     story.end().expect("a history that can be read");

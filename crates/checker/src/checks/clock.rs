@@ -27,11 +27,11 @@ fn samples(run: &Run, coverage: &mut Coverage) -> Option<Finding> {
     coverage.conditions.insert("samples of the cluster's time".to_owned(), told.len() as u64);
     told.sort_by_key(|(applied, now, _)| (*applied, *now));
     // A node reads index and time one after the other, while it goes on applying.
-    let early = run.header.bounds.early_ms;
+    let apart = run.header.bounds.late_ms;
     let mut latest = None;
     for (applied, now, sample) in told {
         if let Some((before, then, of)) = latest
-            && now + early < then
+            && now.saturating_add(apart) < then
         {
             let words = format!(
                 "the cluster's time was {then} ms at applied index {before} and {now} ms at {applied}"

@@ -93,7 +93,8 @@ pub enum Record {
         node: String,
         /// Its applied index.
         applied: u64,
-        /// Cluster time of the entry there, in milliseconds.
+        /// Cluster time of the entry there, in milliseconds. Only if both are of one moment, but
+        /// for what is applied within [`Bounds::late_ms`].
         now: Option<Timestamp>,
         /// A state digest.
         digest: Option<String>,
