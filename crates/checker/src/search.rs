@@ -361,6 +361,7 @@ impl Search<'_, '_> {
             // What has no answer is placed where it is needed; it may have happened long before.
             from: if *to == Nanos::MAX { *from } else { now },
             to: frame.horizon,
+            alone: (*from, *to),
         };
         let matured = self.tube.matured(now);
         let matured = self.tube.apply(&matured);

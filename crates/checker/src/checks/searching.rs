@@ -159,7 +159,10 @@ impl<'a> Part<'a> {
     }
 
     fn search_within(&self, steps: &[Step], rules: Rules, budget: u64, leaps: bool) -> Found {
-        let world = World::new(rules, self.run.header.bounds, &self.plan.ends);
+        // What a job counts was looked at in its own life.
+        let rules = if self.single { rules } else { rules.without(Rule::Counters) };
+        let bounds = self.run.header.bounds;
+        let world = World::new(rules, bounds, &self.plan.ends, self.single);
         let mut tube =
             Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single, self.among);
         search(&mut tube, self.facts.len(), steps, budget, leaps)

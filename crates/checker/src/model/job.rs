@@ -18,6 +18,8 @@ pub(crate) struct Facts {
 pub(crate) struct Window {
     pub(crate) from: Nanos,
     pub(crate) to: Nanos,
+    /// The same, whatever else was placed before.
+    pub(crate) alone: (Nanos, Nanos),
 }
 
 /// A count that is known only within bounds.
@@ -88,15 +90,24 @@ pub(crate) struct World<'a> {
     pub(crate) late: Nanos,
     /// Since when a session may be over.
     pub(crate) ends: &'a HashMap<u64, Nanos>,
+    /// Whether every bound is to be as narrow as the order found so far makes it. Else states that
+    /// differ only by bounds are one, and counts of a job are not looked at.
+    pub(crate) exact: bool,
 }
 
 impl World<'_> {
-    pub(crate) fn new(rules: Rules, bounds: Bounds, ends: &HashMap<u64, Nanos>) -> World<'_> {
+    pub(crate) fn new(
+        rules: Rules,
+        bounds: Bounds,
+        ends: &HashMap<u64, Nanos>,
+        exact: bool,
+    ) -> World<'_> {
         World {
             rules,
             early: bounds.early_ms.saturating_mul(MILLI),
             late: bounds.late_ms.saturating_mul(MILLI),
             ends,
+            exact,
         }
     }
 
@@ -106,8 +117,13 @@ impl World<'_> {
 
     /// From when to when something is due that was set going for `time` within `window`.
     fn due(&self, window: Window, time: Nanos) -> (Nanos, Nanos) {
-        let from = window.from.saturating_add(time).saturating_sub(self.early);
-        let until = window.to.saturating_add(time).saturating_add(self.late);
+        let (from, to) = if self.exact {
+            (window.from, window.to)
+        } else {
+            window.alone
+        };
+        let from = from.saturating_add(time).saturating_sub(self.early);
+        let until = to.saturating_add(time).saturating_add(self.late);
         (from, until)
     }
 }
@@ -193,7 +209,7 @@ impl Job {
                 if expired || left {
                     let mut job = self.clone();
                     job.phase = Phase::Ready;
-                    job.timeouts.raise(!left, expired);
+                    job.timeouts.raise(!left && world.exact, expired && world.exact);
                     stand(job, if left { leaves.min(from) } else { from });
                 }
             }
@@ -220,6 +236,7 @@ impl Job {
             let within = Window {
                 from: 0,
                 to: window.to,
+                alone: (0, Nanos::MAX),
             };
             let mut job = ready.job.clone();
             job.hold(NOBODY_KNOWN, facts, within, world);
@@ -255,7 +272,7 @@ impl Job {
     pub(crate) fn matured(&self, world: &World<'_>) -> Self {
         let mut job = self.clone();
         if let Phase::Held { by, until, .. } = self.phase {
-            job.timeouts.raise(until < world.end_of(by), true);
+            job.timeouts.raise(until < world.end_of(by) && world.exact, world.exact);
         }
         job.phase = Phase::Ready;
         job
@@ -265,7 +282,7 @@ impl Job {
     pub(crate) fn hold(&mut self, by: u64, facts: &Facts, window: Window, world: &World<'_>) {
         let (from, until) = world.due(window, facts.ttr);
         self.phase = Phase::Held { by, from, until };
-        self.reserves.raise(true, true);
+        self.reserves.raise(world.exact, world.exact);
     }
 
     /// Whether `session` may settle it.
@@ -303,9 +320,9 @@ impl Job {
     }
 
     /// It may have been kicked while it was delayed.
-    pub(crate) fn maybe_kick(&mut self, now: Nanos) {
+    pub(crate) fn maybe_kick(&mut self) {
         if let Phase::Delayed { from, .. } = &mut self.phase {
-            *from = (*from).min(now);
+            *from = 0;
             self.kicks.raise(false, true);
         }
     }
@@ -314,6 +331,15 @@ impl Job {
     pub(crate) fn touch(&mut self, by: u64, facts: &Facts, window: Window, world: &World<'_>) {
         let (from, until) = world.due(window, facts.ttr);
         self.phase = Phase::Held { by, from, until };
+    }
+
+    /// For telling states apart: the places of buried jobs are told apart by their order.
+    pub(crate) fn without_place(&self) -> Self {
+        let mut job = self.clone();
+        if let Phase::Buried { place } = &mut job.phase {
+            *place = 0;
+        }
+        job
     }
 
     /// Whether `seen` tells of this job; what was uncertain is known then. The number of unanswered

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
+    ops::Bound,
 };
 
 use super::{
@@ -313,13 +314,23 @@ impl<'a> Tube<'a> {
                     (job.priority, self.facts[at].id, at),
                     entering,
                 ),
-                Phase::Buried { place } => turn(&mut self.buried, (place, at), entering),
+                Phase::Buried { place } => {
+                    // Who lies beside whom says in which order they lie.
+                    let key = (place, at);
+                    let before = self.buried.range(..key).next_back().map(|(_, at)| *at);
+                    let after = (Bound::Excluded(key), Bound::Unbounded);
+                    let after = self.buried.range(after).next().map(|(_, at)| *at);
+                    for pair in [(before, after), (before, Some(at)), (Some(at), after)] {
+                        self.hash ^= hash_of(&pair);
+                    }
+                    turn(&mut self.buried, key, entering);
+                }
                 Phase::Delayed { .. } => turn(&mut self.delayed, at, entering),
                 Phase::Held { .. } => turn(&mut self.held, at, entering),
                 Phase::Absent | Phase::Gone => {}
             }
             if *job != Job::ABSENT {
-                self.hash ^= hash_of(&(at, job));
+                self.hash ^= hash_of(&(at, job.without_place()));
             }
         }
         before
@@ -420,8 +431,8 @@ impl<'a> Tube<'a> {
             Act::Pause { delay, firm } => {
                 let pause = Nanos::from(*delay) * SECOND;
                 let (from, until) = (
-                    window.from.saturating_add(pause).saturating_sub(self.world.early),
-                    window.to.saturating_add(pause).saturating_add(self.world.late),
+                    window.alone.0.saturating_add(pause).saturating_sub(self.world.early),
+                    window.alone.1.saturating_add(pause).saturating_add(self.world.late),
                 );
                 let mut change = self.unchanged();
                 change.pause = Some(match (*delay, *firm) {
@@ -484,7 +495,7 @@ impl<'a> Tube<'a> {
             let mut job = stand.job;
             let within = Window {
                 from: stand.from.min(window.to),
-                to: window.to,
+                ..window
             };
             if let Some(ghosts) = act(&mut job, within) {
                 options.push(self.one(at, job, ghosts + u32::from(stand.ghost)));
@@ -674,7 +685,7 @@ impl<'a> Tube<'a> {
                 change.kicked.jobs.push(*at);
             } else if count != Some(0) {
                 // Which ones depends on moments that nobody knows exactly.
-                job.maybe_kick(window.from);
+                job.maybe_kick();
             }
             change.jobs.push((*at, job));
         }
