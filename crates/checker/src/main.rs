@@ -15,8 +15,9 @@ const USAGE: &str = "usage: trellis-check [--json] FILE...
   (2: rejected, or not a history). With --json one object a line.";
 
 fn main() -> ExitCode {
-    let (flags, files): (Vec<_>, Vec<_>) =
-        std::env::args().skip(1).partition(|arg| arg.starts_with('-'));
+    let (flags, files): (Vec<_>, Vec<_>) = std::env::args()
+        .skip(1)
+        .partition(|arg| arg.starts_with('-'));
     let json = match flags.as_slice() {
         [] => false,
         [flag] if flag == "--json" => true,
@@ -56,7 +57,8 @@ fn verdict(file: &Path) -> Result<Verdict, String> {
 fn tell(file: &str, verdict: &Verdict, json: bool) -> u8 {
     let mut out = io::stdout().lock();
     let text = if json {
-        let told = serde_json::json!({ "file": file, "sound": verdict.is_sound(), "verdict": verdict });
+        let told =
+            serde_json::json!({ "file": file, "sound": verdict.is_sound(), "verdict": verdict });
         format!("{told}\n")
     } else {
         format!("{file}\n{verdict}")

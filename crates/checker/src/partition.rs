@@ -61,7 +61,13 @@ impl Plan {
             finals: run
                 .finals
                 .iter()
-                .map(|state| state.jobs.iter().map(|job| (job.job.0, job.clone())).collect())
+                .map(|state| {
+                    state
+                        .jobs
+                        .iter()
+                        .map(|job| (job.job.0, job.clone()))
+                        .collect()
+                })
                 .collect(),
         };
         plan.find_jobs(run);
@@ -101,7 +107,11 @@ impl Plan {
                 None => match body.key.as_deref().and_then(|key| sighted.get(key)) {
                     Some(id) => *id,
                     None => {
-                        self.tubes.entry(tube.clone()).or_default().strangers.push(op.from);
+                        self.tubes
+                            .entry(tube.clone())
+                            .or_default()
+                            .strangers
+                            .push(op.from);
                         continue;
                     }
                 },
@@ -172,8 +182,7 @@ impl Plan {
     /// One job's steps: what concerns it, and what was left of it at the end.
     pub(crate) fn steps_of_job(&self, run: &Run, job: usize) -> Vec<Step> {
         let file = &self.jobs[job];
-        let mut steps: Vec<Step> =
-            file.ops.iter().filter_map(|op| step(run, *op, 0)).collect();
+        let mut steps: Vec<Step> = file.ops.iter().filter_map(|op| step(run, *op, 0)).collect();
         if steps.iter().any(|step| lies_down(&step.act))
             && let Some(tube) = self.tubes.get(&file.tube)
         {
@@ -223,9 +232,7 @@ impl Plan {
             steps.extend(own.filter_map(|op| step(run, *op, place)));
         }
         let whole = tube.ops.iter();
-        steps.extend(
-            whole.filter_map(|op| tube_step(run, *op, |id| places.get(&id.0).copied())),
-        );
+        steps.extend(whole.filter_map(|op| tube_step(run, *op, |id| places.get(&id.0).copied())));
         steps
     }
 }
@@ -263,7 +270,12 @@ fn step(run: &Run, at: usize, job: usize) -> Option<Step> {
         return None;
     }
     let act = match (&op.call, answer) {
-        (Call::Put { priority, delay, .. }, _) => Act::Put {
+        (
+            Call::Put {
+                priority, delay, ..
+            },
+            _,
+        ) => Act::Put {
             job,
             priority: priority.0,
             delay: delay.0,

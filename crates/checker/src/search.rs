@@ -202,7 +202,9 @@ pub(crate) fn search(
         remaining: Remaining::new(steps),
         used: vec![false; steps.len()],
         optional,
-        needed: (0..steps.len()).filter(|step| steps[*step].needed).collect(),
+        needed: (0..steps.len())
+            .filter(|step| steps[*step].needed)
+            .collect(),
         seen: HashSet::new(),
         set: 0,
         budget,
@@ -377,7 +379,10 @@ impl Search<'_, '_> {
             && let Err(blamed) = &options
         {
             let own = act.job().into_iter();
-            frame.against.get_or_insert_default().extend(own.chain(blamed.iter().copied()));
+            frame
+                .against
+                .get_or_insert_default()
+                .extend(own.chain(blamed.iter().copied()));
         }
         let options = options.unwrap_or_default();
         while let Some(option) = options.get(frame.option) {
@@ -416,7 +421,9 @@ impl Search<'_, '_> {
 fn mark(step: usize) -> u128 {
     // Two rounds of splitmix64.
     let round = |salt: u64| {
-        let mut word = (step as u64).wrapping_add(salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut word = (step as u64)
+            .wrapping_add(salt)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         u128::from(word ^ (word >> 31))

@@ -126,9 +126,17 @@ fn rejections(run: &Run, coverage: &Coverage) -> Vec<String> {
             rejected.push(format!("{found} {what}; at least {least} are demanded"));
         }
     };
-    demand("operations were acknowledged", coverage.acknowledged, demands.acknowledged);
+    demand(
+        "operations were acknowledged",
+        coverage.acknowledged,
+        demands.acknowledged,
+    );
     demand("faults took effect", coverage.faults, demands.faults);
-    demand("nodes told their final state", coverage.finals, demands.finals);
+    demand(
+        "nodes told their final state",
+        coverage.finals,
+        demands.finals,
+    );
     rejected
 }
 
@@ -174,8 +182,11 @@ impl fmt::Display for Verdict {
                 tubes.join(", ")
             )?;
         }
-        let conditions: Vec<_> =
-            c.conditions.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let conditions: Vec<_> = c
+            .conditions
+            .iter()
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
         writeln!(f, "necessary conditions: {}", conditions.join(", "))?;
         let verdict = if self.is_sound() {
             "SOUND"

@@ -27,7 +27,13 @@ pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Find
     let mut warned = HashSet::new();
     let mut found = |invariant, at: usize, words: String, ops: Vec<usize>| {
         let slice = slice::lines(run, ops);
-        findings.push(Finding::new(run, invariant, run.ops[at].heard, words, slice));
+        findings.push(Finding::new(
+            run,
+            invariant,
+            run.ops[at].heard,
+            words,
+            slice,
+        ));
     };
     let mut hands: HashMap<u64, u64> = HashMap::new();
     for op in &run.ops {
@@ -46,14 +52,17 @@ pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Find
             }
             (Reply::Reserved { job, body } | Reply::Found { job, body }, call) => {
                 bodies += 1;
-                let Some((key, (put, whole))) = body
-                    .key
-                    .as_deref()
-                    .and_then(|key| puts.get_key_value(key))
+                let Some((key, (put, whole))) =
+                    body.key.as_deref().and_then(|key| puts.get_key_value(key))
                 else {
                     let words = format!("job {job} has a body that nobody put");
                     let own = plan.by_id.get(&job.0).map(|job| plan.jobs[*job].put);
-                    found(Invariant::I20, at, words, own.into_iter().chain([at]).collect());
+                    found(
+                        Invariant::I20,
+                        at,
+                        words,
+                        own.into_iter().chain([at]).collect(),
+                    );
                     continue;
                 };
                 if body != *whole {
@@ -76,12 +85,16 @@ pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Find
                     (call, &run.ops[*put].call)
                     && !tubes.contains(tube)
                 {
-                    let words = format!("job {job} of tube {tube} was delivered to one who does not watch it");
+                    let words = format!(
+                        "job {job} of tube {tube} was delivered to one who does not watch it"
+                    );
                     found(Invariant::I8, at, words, vec![*put, at]);
                 }
             }
             (Reply::DeadlineSoon, Call::Reserve { .. }) => {
-                let holds = hands.get(&op.connection).is_some_and(|since| *since < op.heard);
+                let holds = hands
+                    .get(&op.connection)
+                    .is_some_and(|since| *since < op.heard);
                 if !holds && warned.insert(op.connection) {
                     let words = "DEADLINE_SOON was said to one who never held a job".to_owned();
                     found(Invariant::I5, at, words, vec![at]);
@@ -101,7 +114,9 @@ pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Find
             }
         }
     }
-    coverage.conditions.insert("bodies compared".to_owned(), bodies);
+    coverage
+        .conditions
+        .insert("bodies compared".to_owned(), bodies);
     findings
 }
 

@@ -24,7 +24,10 @@ fn samples(run: &Run, coverage: &mut Coverage) -> Option<Finding> {
         .iter()
         .filter_map(|sample| Some((sample.applied, sample.now?, sample)))
         .collect();
-    coverage.conditions.insert("samples of the cluster's time".to_owned(), told.len() as u64);
+    coverage.conditions.insert(
+        "samples of the cluster's time".to_owned(),
+        told.len() as u64,
+    );
     told.sort_by_key(|(applied, now, _)| (*applied, *now));
     // A node reads index and time one after the other, while it goes on applying.
     let apart = run.header.bounds.late_ms;
@@ -71,7 +74,11 @@ fn ages(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Option<Finding> {
             let least = seen.age.saturating_mul(SECOND);
             let most = seen.age.saturating_add(1).saturating_mul(SECOND);
             let longest = op.heard.saturating_sub(put.from).saturating_add(early);
-            let put_at = if put.answer().is_some() { put.heard } else { op.from };
+            let put_at = if put.answer().is_some() {
+                put.heard
+            } else {
+                op.from
+            };
             let shortest = op.from.saturating_sub(put_at).saturating_sub(late);
             if least > longest || most < shortest {
                 let words = format!(
@@ -108,7 +115,11 @@ fn waits(run: &Run) -> Option<Finding> {
         let words = match timeout {
             None => "a wait without an end timed out".to_owned(),
             Some(timeout) if waited.saturating_add(early) < timeout.as_ms() * MILLI => {
-                format!("a wait of {} s timed out after {:.3} s", timeout.0, seconds(waited))
+                format!(
+                    "a wait of {} s timed out after {:.3} s",
+                    timeout.0,
+                    seconds(waited)
+                )
             }
             Some(_) => return None,
         };

@@ -38,9 +38,9 @@ pub(super) fn check(run: &Run, coverage: &mut Coverage) -> Vec<Finding> {
         let Some(times) = dead.get(node) else {
             continue;
         };
-        let breach = times
-            .iter()
-            .find(|(from, to)| op.from > from.saturating_add(LAST_WORDS_MS * MILLI) && op.heard < *to);
+        let breach = times.iter().find(|(from, to)| {
+            op.from > from.saturating_add(LAST_WORDS_MS * MILLI) && op.heard < *to
+        });
         if let Some((from, _)) = breach {
             let words = format!(
                 "{node} acknowledged a change although its disk had failed at {}",

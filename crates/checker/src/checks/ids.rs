@@ -31,7 +31,9 @@ pub(super) fn check(run: &Run, coverage: &mut Coverage) -> Vec<Finding> {
         }
         puts.push((at, job.0));
     }
-    coverage.conditions.insert("ids in order".to_owned(), puts.len() as u64);
+    coverage
+        .conditions
+        .insert("ids in order".to_owned(), puts.len() as u64);
 
     // Puts are sorted by their questions; those answered so far by their answers.
     let mut answered = puts.clone();

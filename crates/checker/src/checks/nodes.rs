@@ -22,12 +22,14 @@ pub(super) fn check(run: &Run, coverage: &mut Coverage) -> Vec<Finding> {
 }
 
 fn digests(run: &Run, coverage: &mut Coverage) -> Vec<Finding> {
-    let sampled = run.samples.iter().map(|sample| {
-        (sample.t, &sample.node, sample.digest_at, &sample.digest)
-    });
-    let last = run.finals.iter().map(|state| {
-        (state.ended, &state.node, state.digest_at, &state.digest)
-    });
+    let sampled = run
+        .samples
+        .iter()
+        .map(|sample| (sample.t, &sample.node, sample.digest_at, &sample.digest));
+    let last = run
+        .finals
+        .iter()
+        .map(|state| (state.ended, &state.node, state.digest_at, &state.digest));
     let mut known: HashMap<u64, (&String, &String, Nanos)> = HashMap::new();
     let mut compared = 0;
     for (t, node, at, digest) in sampled.chain(last) {
@@ -39,13 +41,18 @@ fn digests(run: &Run, coverage: &mut Coverage) -> Vec<Finding> {
         if expected != digest {
             let words = format!("{other} and {node} differ at applied index {at}");
             let lines = vec![
-                format!("{} {other}: digest {expected} at {at}", slice::moment(run, since)),
+                format!(
+                    "{} {other}: digest {expected} at {at}",
+                    slice::moment(run, since)
+                ),
                 format!("{} {node}: digest {digest} at {at}", slice::moment(run, t)),
             ];
             return vec![Finding::new(run, Invariant::I11, t, words, lines)];
         }
     }
-    coverage.conditions.insert("digests compared".to_owned(), compared);
+    coverage
+        .conditions
+        .insert("digests compared".to_owned(), compared);
     Vec::new()
 }
 
@@ -68,7 +75,13 @@ fn counters(run: &Run, state: &FinalState) -> Option<Finding> {
         .tubes
         .iter()
         .map(|tube| {
-            let counts = [tube.ready, tube.reserved, tube.delayed, tube.buried, tube.urgent];
+            let counts = [
+                tube.ready,
+                tube.reserved,
+                tube.delayed,
+                tube.buried,
+                tube.urgent,
+            ];
             (tube.tube.as_str(), counts)
         })
         .collect();
@@ -82,7 +95,13 @@ fn counters(run: &Run, state: &FinalState) -> Option<Finding> {
                 state.node,
                 Priority::URGENT_BELOW
             );
-            return Some(Finding::new(run, Invariant::I10, state.ended, words, Vec::new()));
+            return Some(Finding::new(
+                run,
+                Invariant::I10,
+                state.ended,
+                words,
+                Vec::new(),
+            ));
         }
     }
     None
@@ -137,7 +156,10 @@ fn alike(run: &Run) -> Option<Finding> {
             let id = id.copied().unwrap_or_default();
             let words = format!("{} and {} differ in job {id}", first.node, state.node);
             let line = |node: &str, jobs: &BTreeMap<u64, String>| {
-                format!("{node}: {}", jobs.get(&id).map_or("it does not exist", |job| job))
+                format!(
+                    "{node}: {}",
+                    jobs.get(&id).map_or("it does not exist", |job| job)
+                )
             };
             let lines = vec![line(&first.node, &expected), line(&state.node, &there)];
             return Some(Finding::new(run, Invariant::I11, state.ended, words, lines));

@@ -31,7 +31,11 @@ pub(super) fn check(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut looked = 0;
-    for (name, tube) in plan.tubes.iter().filter(|(name, _)| !broken.contains(*name)) {
+    for (name, tube) in plan
+        .tubes
+        .iter()
+        .filter(|(name, _)| !broken.contains(*name))
+    {
         let ready = surely_ready(run, plan, tube);
         let pauses = pauses(run, tube);
         let served = served(run, plan, tube);
@@ -40,7 +44,9 @@ pub(super) fn check(
             findings.push(finding);
         }
     }
-    coverage.conditions.insert("reserves against what was surely ready".to_owned(), looked);
+    coverage
+        .conditions
+        .insert("reserves against what was surely ready".to_owned(), looked);
     findings
 }
 
@@ -150,7 +156,10 @@ fn first_breach(
             there.insert(ready.key, *ready);
         }
         there.retain(|_, ready| ready.to > op.from);
-        if pauses.iter().any(|(from, to)| *from <= op.heard && *to >= op.from) {
+        if pauses
+            .iter()
+            .any(|(from, to)| *from <= op.heard && *to >= op.from)
+        {
             continue;
         }
         // A job's priority when it was taken is that of the last put or release before.

@@ -13,11 +13,19 @@ use crate::{
 pub(super) fn check(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Vec<Finding> {
     let mut findings = Vec::new();
     let left = run.finals.iter().map(|state| state.jobs.len() as u64).max();
-    coverage.conditions.insert("jobs left at the end".to_owned(), left.unwrap_or_default());
+    coverage
+        .conditions
+        .insert("jobs left at the end".to_owned(), left.unwrap_or_default());
     if let Some(liveness) = &run.liveness {
         if !liveness.drained {
             let words = format!("what was to drain did not: {}", liveness.left);
-            findings.push(Finding::new(run, Invariant::I6, liveness.ended, words, Vec::new()));
+            findings.push(Finding::new(
+                run,
+                Invariant::I6,
+                liveness.ended,
+                words,
+                Vec::new(),
+            ));
         } else if let Some(finding) = stuck(run, plan) {
             findings.push(finding);
         }
@@ -37,7 +45,10 @@ fn stuck(run: &Run, plan: &Plan) -> Option<Finding> {
             job.job,
             job.state
         );
-        let ops = plan.by_id.get(&job.job.0).map(|job| plan.jobs[*job].ops.clone());
+        let ops = plan
+            .by_id
+            .get(&job.job.0)
+            .map(|job| plan.jobs[*job].ops.clone());
         let mut lines = slice::lines(run, ops.unwrap_or_default());
         lines.push(format!(
             "{} at the end, on {}: {}",

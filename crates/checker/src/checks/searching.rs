@@ -53,7 +53,9 @@ pub(crate) fn jobs(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Lives {
             Found::Order(order) => {
                 coverage.jobs_searched += 1;
                 let unanswered = order.iter().filter(|step| steps[**step].to == Nanos::MAX);
-                lives.happened.extend(unanswered.filter_map(|step| steps[*step].op));
+                lives
+                    .happened
+                    .extend(unanswered.filter_map(|step| steps[*step].op));
             }
             Found::OutOfBudget => coverage.jobs_unfinished += 1,
             Found::None(stuck) => {
@@ -84,12 +86,21 @@ pub(crate) fn tubes(
             step.needed = step.to == Nanos::MAX && step.act.leaves_a_mark() && happened(step);
         }
         // First as the jobs' own orders suggest, without what else may have happened.
-        let likely = steps.iter().filter(|step| step.to != Nanos::MAX || happened(step));
+        let likely = steps
+            .iter()
+            .filter(|step| step.to != Nanos::MAX || happened(step));
         let few: Vec<Step> = likely.cloned().collect();
-        let quick = TUBE_BUDGET_PER_STEP.saturating_mul(count).saturating_add(QUICK_BUDGET);
-        let found = [(&few, true), (&few, false), (&steps, true)].into_iter().any(|(steps, leaps)| {
-            matches!(part.search_within(steps, Rules::ALL, quick, leaps), Found::Order(_))
-        });
+        let quick = TUBE_BUDGET_PER_STEP
+            .saturating_mul(count)
+            .saturating_add(QUICK_BUDGET);
+        let found = [(&few, true), (&few, false), (&steps, true)]
+            .into_iter()
+            .any(|(steps, leaps)| {
+                matches!(
+                    part.search_within(steps, Rules::ALL, quick, leaps),
+                    Found::Order(_)
+                )
+            });
         if found {
             coverage.tubes_searched.insert(name.to_string(), count);
             continue;
@@ -143,7 +154,10 @@ impl<'a> Part<'a> {
         Self {
             run,
             plan,
-            facts: jobs.iter().map(|job| plan.jobs[*job].facts.clone()).collect(),
+            facts: jobs
+                .iter()
+                .map(|job| plan.jobs[*job].facts.clone())
+                .collect(),
             jobs,
             ghosts: &tube.ghosts,
             strangers: &tube.strangers,
@@ -155,16 +169,31 @@ impl<'a> Part<'a> {
 
     fn search(&self, steps: &[Step], rules: Rules) -> Found {
         let steps_budget = TUBE_BUDGET_PER_STEP.saturating_mul(steps.len() as u64);
-        self.search_within(steps, rules, self.budget.saturating_add(steps_budget), false)
+        self.search_within(
+            steps,
+            rules,
+            self.budget.saturating_add(steps_budget),
+            false,
+        )
     }
 
     fn search_within(&self, steps: &[Step], rules: Rules, budget: u64, leaps: bool) -> Found {
         // What a job counts was looked at in its own life.
-        let rules = if self.single { rules } else { rules.without(Rule::Counters) };
+        let rules = if self.single {
+            rules
+        } else {
+            rules.without(Rule::Counters)
+        };
         let bounds = self.run.header.bounds;
         let world = World::new(rules, bounds, &self.plan.ends, self.single);
-        let mut tube =
-            Tube::new(world, &self.facts, self.ghosts, self.strangers, self.single, self.among);
+        let mut tube = Tube::new(
+            world,
+            &self.facts,
+            self.ghosts,
+            self.strangers,
+            self.single,
+            self.among,
+        );
         search(&mut tube, self.facts.len(), steps, budget, leaps)
     }
 
@@ -175,7 +204,10 @@ impl<'a> Part<'a> {
     /// The rule whose dropping gives an order.
     fn culprit(&self, steps: &[Step], rules: &[Rule]) -> Option<Rule> {
         let orders = |rule: &&Rule| {
-            matches!(self.search(steps, Rules::ALL.without(**rule)), Found::Order(_))
+            matches!(
+                self.search(steps, Rules::ALL.without(**rule)),
+                Found::Order(_)
+            )
         };
         rules.iter().find(orders).copied()
     }
@@ -194,7 +226,9 @@ impl<'a> Part<'a> {
         // often breaks another later.
         let mut few = steps.clone();
         few.retain(|step| step.from <= at);
-        let culprit = self.culprit(&steps, rules).or_else(|| self.culprit(&few, rules));
+        let culprit = self
+            .culprit(&steps, rules)
+            .or_else(|| self.culprit(&few, rules));
         // What only looks can be left out without making a sound history unsound.
         let mut kept = 0;
         while kept < few.len() {
@@ -247,15 +281,14 @@ fn last_words(step: &Step) -> String {
 }
 
 /// A tube has no order: with which of its jobs alone has it none?
-fn explain_tube(
-    run: &Run,
-    plan: &Plan,
-    tube: &TubeFile,
-    steps: &[Step],
-    stuck: &Stuck,
-) -> Finding {
+fn explain_tube(run: &Run, plan: &Plan, tube: &TubeFile, steps: &[Step], stuck: &Stuck) -> Finding {
     let urgent = &steps[stuck.step];
-    let mut jobs: Vec<usize> = stuck.blamed.iter().copied().chain(urgent.act.job()).collect();
+    let mut jobs: Vec<usize> = stuck
+        .blamed
+        .iter()
+        .copied()
+        .chain(urgent.act.job())
+        .collect();
     jobs.sort_unstable();
     jobs.dedup();
     let mut jobs: Vec<usize> = jobs.into_iter().map(|place| tube.jobs[place]).collect();

@@ -204,12 +204,17 @@ impl Job {
                     (false, true) => from.saturating_sub(facts.ttr / 2),
                     (_, false) => 0,
                 };
-                let leaves = if asks == Some(by) { Nanos::MAX } else { world.end_of(by) };
+                let leaves = if asks == Some(by) {
+                    Nanos::MAX
+                } else {
+                    world.end_of(by)
+                };
                 let (expired, left) = (window.to >= from, window.to >= leaves);
                 if expired || left {
                     let mut job = self.clone();
                     job.phase = Phase::Ready;
-                    job.timeouts.raise(!left && world.exact, expired && world.exact);
+                    job.timeouts
+                        .raise(!left && world.exact, expired && world.exact);
                     stand(job, if left { leaves.min(from) } else { from });
                 }
             }
@@ -229,9 +234,7 @@ impl Job {
             };
             stand(job, window.from);
         }
-        if ghosts
-            && let Some(ready) = stands.iter().find(|stand| stand.job.phase == Phase::Ready)
-        {
+        if ghosts && let Some(ready) = stands.iter().find(|stand| stand.job.phase == Phase::Ready) {
             // It may have begun long before anybody could notice.
             let within = Window {
                 from: 0,
@@ -272,7 +275,8 @@ impl Job {
     pub(crate) fn matured(&self, world: &World<'_>) -> Self {
         let mut job = self.clone();
         if let Phase::Held { by, until, .. } = self.phase {
-            job.timeouts.raise(until < world.end_of(by) && world.exact, world.exact);
+            job.timeouts
+                .raise(until < world.end_of(by) && world.exact, world.exact);
         }
         job.phase = Phase::Ready;
         job
@@ -296,13 +300,7 @@ impl Job {
         }
     }
 
-    pub(crate) fn release(
-        &mut self,
-        priority: u32,
-        delay: u32,
-        window: Window,
-        world: &World<'_>,
-    ) {
+    pub(crate) fn release(&mut self, priority: u32, delay: u32, window: Window, world: &World<'_>) {
         self.priority = priority;
         self.releases += 1;
         self.settle(delay, window, world);

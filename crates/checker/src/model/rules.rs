@@ -91,7 +91,9 @@ impl Rule {
             Self::HoldLate => "its hold outlived the TTR",
             Self::DelayEarly => "it matured before its delay was over",
             Self::DelayLate => "it was still delayed after its delay was over",
-            Self::Hold => "its hold ended although its holder was alive and the TTR had not run out",
+            Self::Hold => {
+                "its hold ended although its holder was alive and the TTR had not run out"
+            }
             Self::Refusals => "somebody was refused what a job in that state allows",
             Self::SingleHold => "two held it at the same time",
             Self::Ended => "it came back after it had been deleted",

@@ -5,175 +5,31 @@ use std::{
 };
 
 use super::{
-    Facts, Job, Phase, Rule, Window,
+    Act, Facts, Job, Phase, Rule, Window,
     job::{Stand, World},
 };
-use crate::history::{JobStats, Nanos, SECOND, TubeStats};
-
-/// What an operation does or sees, as the tube has it. Jobs are named by their place in the tube.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    Put {
-        job: usize,
-        priority: u32,
-        delay: u32,
-    },
-    /// `RESERVED`: by a reserve if `in_turn`, else by a reserve-job.
-    Take {
-        job: usize,
-        by: u64,
-        in_turn: bool,
-    },
-    /// A reserve-job that got nothing.
-    NotTaken {
-        job: usize,
-    },
-    Delete {
-        job: usize,
-        by: u64,
-        done: bool,
-    },
-    Release {
-        job: usize,
-        by: u64,
-        priority: u32,
-        delay: u32,
-    },
-    Bury {
-        job: usize,
-        by: u64,
-        priority: u32,
-    },
-    Touch {
-        job: usize,
-        by: u64,
-    },
-    /// A release, bury or touch that got `NOT_FOUND`.
-    NotHeld {
-        job: usize,
-        by: u64,
-    },
-    KickJob {
-        job: usize,
-        done: bool,
-    },
-    /// `count` is `None` if nobody heard it.
-    Kick {
-        bound: u32,
-        count: Option<u32>,
-    },
-    /// `peek`.
-    See {
-        job: usize,
-        there: bool,
-    },
-    SeeHead {
-        head: Head,
-        job: Option<usize>,
-    },
-    Stats {
-        job: usize,
-        seen: Option<JobStats>,
-        /// Whether everything was over then.
-        last: bool,
-    },
-    Counts {
-        seen: TubeStats,
-    },
-    /// `TIMED_OUT`.
-    Empty,
-    /// `firm` if the pause cannot have been lost together with the tube.
-    Pause {
-        delay: u32,
-        firm: bool,
-    },
-}
-
-/// Which end of a tube a peek looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
-    Ready,
-    Delayed,
-    Buried,
-}
-
-impl Act {
-    /// The job concerned, if it is one.
-    pub(crate) fn job(&self) -> Option<usize> {
-        match self {
-            Self::Put { job, .. }
-            | Self::Take { job, .. }
-            | Self::NotTaken { job }
-            | Self::Delete { job, .. }
-            | Self::Release { job, .. }
-            | Self::Bury { job, .. }
-            | Self::Touch { job, .. }
-            | Self::NotHeld { job, .. }
-            | Self::KickJob { job, .. }
-            | Self::See { job, .. }
-            | Self::Stats { job, .. } => Some(*job),
-            Self::SeeHead { job, .. } => *job,
-            Self::Kick { .. } | Self::Counts { .. } | Self::Empty | Self::Pause { .. } => None,
-        }
-    }
-
-    /// Whether it leaves a mark on its job that somebody may see much later.
-    pub(crate) fn leaves_a_mark(&self) -> bool {
-        matches!(
-            self,
-            Self::Release { .. } | Self::Bury { .. } | Self::Take { .. } | Self::KickJob { .. }
-        )
-    }
-
-    /// Whether any job of the tube can decide how it goes.
-    pub(crate) fn is_about_the_tube(&self) -> bool {
-        matches!(self, Self::Kick { .. } | Self::SeeHead { .. } | Self::Counts { .. })
-    }
-
-    /// Whether it looks at what is there while the run goes on.
-    pub(crate) fn is_read(&self) -> bool {
-        matches!(
-            self,
-            Self::See { .. }
-                | Self::SeeHead { .. }
-                | Self::Stats { last: false, .. }
-                | Self::Counts { .. }
-                | Self::Empty
-        )
-    }
-
-    /// Whether it was to change something and did not.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::NotTaken { .. }
-                | Self::NotHeld { .. }
-                | Self::Delete { done: false, .. }
-                | Self::KickJob { done: false, .. }
-        )
-    }
-}
+use crate::history::{Nanos, SECOND};
 
 /// One way in which an operation can have gone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
-    jobs: Vec<(usize, Job)>,
-    ghosts: u32,
-    pause: Option<Pause>,
-    places: u64,
-    kicked: Kicked,
+    pub(super) jobs: Vec<(usize, Job)>,
+    pub(super) ghosts: u32,
+    pub(super) pause: Option<Pause>,
+    pub(super) places: u64,
+    pub(super) kicked: Kicked,
 }
 
 /// Jobs of the kick that was placed last, and when that was at the latest. Each is offered to those
 /// who wait before the next is kicked, so that a wait may get the first of them and not the best.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Kicked {
-    jobs: Vec<usize>,
-    until: Nanos,
+pub(super) struct Kicked {
+    pub(super) jobs: Vec<usize>,
+    pub(super) until: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-struct Pause {
+pub(super) struct Pause {
     /// Surely paused before.
     from: Nanos,
     /// Perhaps paused until.
@@ -194,30 +50,30 @@ pub(crate) struct Undo(Change);
 /// A tube, or a part of it that holds a single job.
 #[derive(Clone, Debug)]
 pub(crate) struct Tube<'a> {
-    world: World<'a>,
-    facts: &'a [Facts],
+    pub(super) world: World<'a>,
+    pub(super) facts: &'a [Facts],
     /// Moments of unanswered reserves that may have taken something here, ascending.
-    ghosts: &'a [Nanos],
+    pub(super) ghosts: &'a [Nanos],
     /// Moments of puts whose jobs nobody ever saw, ascending.
-    strangers: &'a [Nanos],
+    pub(super) strangers: &'a [Nanos],
     /// Whether order among jobs is of no interest.
-    partial: bool,
+    pub(super) partial: bool,
     /// How many jobs the tube has, those that are not in here included.
-    among: usize,
-    jobs: Vec<Job>,
-    ready: BTreeSet<(u32, u64, usize)>,
-    due: BTreeSet<(Nanos, usize)>,
-    buried: BTreeSet<(u64, usize)>,
-    delayed: BTreeSet<usize>,
-    held: BTreeSet<usize>,
-    ghosts_used: u32,
-    pause: Pause,
-    places: u64,
-    kicked: Kicked,
-    hash: u128,
+    pub(super) among: usize,
+    pub(super) jobs: Vec<Job>,
+    pub(super) ready: BTreeSet<(u32, u64, usize)>,
+    pub(super) due: BTreeSet<(Nanos, usize)>,
+    pub(super) buried: BTreeSet<(u64, usize)>,
+    pub(super) delayed: BTreeSet<usize>,
+    pub(super) held: BTreeSet<usize>,
+    pub(super) ghosts_used: u32,
+    pub(super) pause: Pause,
+    pub(super) places: u64,
+    pub(super) kicked: Kicked,
+    pub(super) hash: u128,
 }
 
-type Options = Result<Vec<Change>, Vec<usize>>;
+pub(super) type Options = Result<Vec<Change>, Vec<usize>>;
 
 impl<'a> Tube<'a> {
     pub(crate) fn new(
@@ -359,16 +215,21 @@ impl<'a> Tube<'a> {
             Act::NotTaken { job } => self.each(*job, window, |job| {
                 matches!(job.phase, Phase::Held { .. } | Phase::Absent | Phase::Gone).then_some(0)
             }),
-            Act::Delete { job, by, done: true } => self.each_from(*job, Some(*by), window, |job, _| {
-                let free = !matches!(
-                    job.phase,
-                    Phase::Held { .. } | Phase::Absent | Phase::Gone
-                );
+            Act::Delete {
+                job,
+                by,
+                done: true,
+            } => self.each_from(*job, Some(*by), window, |job, _| {
+                let free = !matches!(job.phase, Phase::Held { .. } | Phase::Absent | Phase::Gone);
                 let may = free || job.is_held_by(*by, self.world.rules);
                 job.phase = Phase::Gone;
                 may.then_some(0)
             }),
-            Act::Delete { job, by, done: false } => self.each_from(*job, Some(*by), window, |job, _| {
+            Act::Delete {
+                job,
+                by,
+                done: false,
+            } => self.each_from(*job, Some(*by), window, |job, _| {
                 let gone = matches!(job.phase, Phase::Absent | Phase::Gone);
                 (gone || Self::is_anothers(job, *by)).then_some(0)
             }),
@@ -431,8 +292,16 @@ impl<'a> Tube<'a> {
             Act::Pause { delay, firm } => {
                 let pause = Nanos::from(*delay) * SECOND;
                 let (from, until) = (
-                    window.alone.0.saturating_add(pause).saturating_sub(self.world.early),
-                    window.alone.1.saturating_add(pause).saturating_add(self.world.late),
+                    window
+                        .alone
+                        .0
+                        .saturating_add(pause)
+                        .saturating_sub(self.world.early),
+                    window
+                        .alone
+                        .1
+                        .saturating_add(pause)
+                        .saturating_add(self.world.late),
                 );
                 let mut change = self.unchanged();
                 change.pause = Some(match (*delay, *firm) {
@@ -449,7 +318,7 @@ impl<'a> Tube<'a> {
         matches!(job.phase, Phase::Held { by, .. } if by != session)
     }
 
-    fn unchanged(&self) -> Change {
+    pub(super) fn unchanged(&self) -> Change {
         Change {
             ghosts: self.ghosts_used,
             places: self.places + 1,
@@ -457,7 +326,7 @@ impl<'a> Tube<'a> {
         }
     }
 
-    fn one(&self, at: usize, job: Job, ghosts: u32) -> Change {
+    pub(super) fn one(&self, at: usize, job: Job, ghosts: u32) -> Change {
         let mut change = self.unchanged();
         if self.jobs[at] != job {
             change.jobs.push((at, job));
@@ -467,19 +336,26 @@ impl<'a> Tube<'a> {
     }
 
     /// Unanswered reserves that may have happened by then and explain nothing yet.
-    fn spare_ghosts(&self, window: Window) -> u32 {
+    pub(super) fn spare_ghosts(&self, window: Window) -> u32 {
         let asked = self.ghosts.partition_point(|from| *from <= window.to);
-        u32::try_from(asked).unwrap_or(u32::MAX).saturating_sub(self.ghosts_used)
+        u32::try_from(asked)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(self.ghosts_used)
     }
 
-    fn stands(&self, at: usize, window: Window, asks: Option<u64>) -> Vec<Stand> {
+    pub(super) fn stands(&self, at: usize, window: Window, asks: Option<u64>) -> Vec<Stand> {
         let ghosts = self.spare_ghosts(window) > 0;
         self.jobs[at].stands(&self.facts[at], window, ghosts, asks, &self.world)
     }
 
     /// For every state that the job may be in: what `act` makes of it and how many unanswered
     /// reserves that needs, or `None` if it cannot be.
-    fn each(&self, at: usize, window: Window, act: impl Fn(&mut Job) -> Option<u32>) -> Options {
+    pub(super) fn each(
+        &self,
+        at: usize,
+        window: Window,
+        act: impl Fn(&mut Job) -> Option<u32>,
+    ) -> Options {
         self.each_from(at, None, window, |job, _| act(job))
     }
 
@@ -537,7 +413,11 @@ impl<'a> Tube<'a> {
         }
         let better = (self.jobs[at].priority, self.facts[at].id);
         let waited = self.kicked.jobs.contains(&at) && window.from <= self.kicked.until;
-        let excused = if waited { self.kicked.jobs.as_slice() } else { &[] };
+        let excused = if waited {
+            self.kicked.jobs.as_slice()
+        } else {
+            &[]
+        };
         let cleared = self.none_better(Some(better), excused, window)?;
         let mut options = Vec::new();
         for clear in &cleared {
@@ -554,7 +434,7 @@ impl<'a> Tube<'a> {
 
     /// That nothing is ready, or nothing better: what is must have been taken by reserves that were
     /// never answered.
-    fn none_better(
+    pub(super) fn none_better(
         &self,
         than: Option<(u32, u64)>,
         excused: &[usize],
@@ -576,188 +456,16 @@ impl<'a> Tube<'a> {
         }
         let mut change = self.unchanged();
         for at in there {
-            if let Some(ghost) = self.stands(at, window, None).into_iter().find(|stand| stand.ghost) {
+            if let Some(ghost) = self
+                .stands(at, window, None)
+                .into_iter()
+                .find(|stand| stand.ghost)
+            {
                 change.jobs.push((at, ghost.job));
                 change.ghosts += 1;
             }
         }
         Ok(vec![change])
-    }
-
-    fn see_head(&self, head: Head, at: Option<usize>, window: Window) -> Options {
-        let binding = self.world.rules.have(Rule::Heads);
-        match (head, at) {
-            (Head::Ready, Some(at)) => {
-                let seen = self.each(at, window, |job| (job.phase == Phase::Ready).then_some(0))?;
-                if !binding {
-                    return Ok(seen);
-                }
-                let than = (self.jobs[at].priority, self.facts[at].id);
-                let cleared = self.none_better(Some(than), &[], window)?;
-                Ok(seen
-                    .into_iter()
-                    .flat_map(|seen| {
-                        cleared.iter().map(move |clear| {
-                            let mut both = seen.clone();
-                            both.jobs.extend(clear.jobs.iter().cloned());
-                            both.ghosts += clear.ghosts - self.ghosts_used;
-                            both
-                        })
-                    })
-                    .collect())
-            }
-            (Head::Ready, None) if binding => self.none_better(None, &[], window),
-            (Head::Delayed, Some(at)) => self.each(at, window, |job| {
-                matches!(job.phase, Phase::Delayed { .. }).then_some(0)
-            }),
-            (Head::Buried, Some(at)) => {
-                let first = self.buried.first().map(|(_, first)| *first);
-                let seen = self.each(at, window, |job| {
-                    matches!(job.phase, Phase::Buried { .. }).then_some(0)
-                })?;
-                if binding && !self.partial && first != Some(at) {
-                    return Err(first.into_iter().chain([at]).collect());
-                }
-                Ok(seen)
-            }
-            (Head::Delayed, None) if binding && !self.partial => {
-                let against: Vec<_> = self
-                    .delayed
-                    .iter()
-                    .copied()
-                    .filter(|at| self.is_surely_delayed(*at, window))
-                    .collect();
-                if against.is_empty() {
-                    Ok(vec![self.unchanged()])
-                } else {
-                    Err(against)
-                }
-            }
-            (Head::Buried, None) if binding && !self.partial && !self.buried.is_empty() => {
-                Err(self.buried.iter().map(|(_, at)| *at).collect())
-            }
-            _ => Ok(vec![self.unchanged()]),
-        }
-    }
-
-    fn is_surely_delayed(&self, at: usize, window: Window) -> bool {
-        matches!(self.jobs[at].phase, Phase::Delayed { from, .. } if from > window.to)
-    }
-
-    fn kick(&self, bound: u32, count: Option<u32>, window: Window) -> Options {
-        if bound == 0 {
-            return Ok(vec![self.unchanged()]);
-        }
-        if self.partial || self.jobs.len() < self.among {
-            return self.kick_perhaps(count, window);
-        }
-        let mut change = self.unchanged();
-        change.kicked.until = window.to;
-        if !self.buried.is_empty() {
-            let there = u32::try_from(self.buried.len()).unwrap_or(u32::MAX).min(bound);
-            if count.is_some_and(|count| count != there) {
-                return Err(self.buried.iter().map(|(_, at)| *at).collect());
-            }
-            for (_, at) in self.buried.iter().take(there as usize) {
-                let mut job = self.jobs[*at].clone();
-                job.kick();
-                change.jobs.push((*at, job));
-                change.kicked.jobs.push(*at);
-            }
-            return Ok(vec![change]);
-        }
-        let there = u32::try_from(self.delayed.len()).unwrap_or(u32::MAX);
-        let surely = self
-            .delayed
-            .iter()
-            .filter(|at| self.is_surely_delayed(**at, window))
-            .count();
-        let surely = u32::try_from(surely).unwrap_or(u32::MAX);
-        let unseen = self.strangers.partition_point(|from| *from <= window.to);
-        let most = there.saturating_add(u32::try_from(unseen).unwrap_or(u32::MAX));
-        if count.is_some_and(|count| count > most.min(bound) || count < surely.min(bound)) {
-            return Err(self.delayed.iter().copied().collect());
-        }
-        for at in &self.delayed {
-            let mut job = self.jobs[*at].clone();
-            if count == Some(there) && unseen == 0 {
-                job.kick();
-                change.kicked.jobs.push(*at);
-            } else if count != Some(0) {
-                // Which ones depends on moments that nobody knows exactly.
-                job.maybe_kick();
-            }
-            change.jobs.push((*at, job));
-        }
-        Ok(vec![change])
-    }
-
-    /// The tube's other jobs are not in here: any of these may have been among those kicked.
-    fn kick_perhaps(&self, count: Option<u32>, window: Window) -> Options {
-        let mut options = vec![self.unchanged()];
-        options[0].kicked.until = window.to;
-        for at in 0..self.jobs.len() {
-            let mut more = Vec::new();
-            for stand in self.stands(at, window, None) {
-                let lies = matches!(
-                    stand.job.phase,
-                    Phase::Buried { .. } | Phase::Delayed { .. }
-                );
-                let kicked = (lies && count != Some(0)).then(|| {
-                    let mut job = stand.job.clone();
-                    job.kick();
-                    job
-                });
-                let left = (!stand.ghost && (!lies || count != Some(0))).then_some(stand.job);
-                for job in kicked.into_iter().chain(left) {
-                    more.extend(options.iter().map(|option| {
-                        let mut option = option.clone();
-                        if lies && job.phase == Phase::Ready {
-                            option.kicked.jobs.push(at);
-                        }
-                        option.jobs.push((at, job.clone()));
-                        option
-                    }));
-                }
-            }
-            options = more;
-        }
-        some_or(options, || (0..self.jobs.len()).collect())
-    }
-
-    fn counts(&self, seen: &TubeStats, window: Window) -> Options {
-        let unchanged = Ok(vec![self.unchanged()]);
-        if self.partial || !self.world.rules.have(Rule::Counts) {
-            return unchanged;
-        }
-        let ghosts = u64::from(self.spare_ghosts(window));
-        let mut ready = (self.ready.len() as u64, self.ready.len() as u64);
-        let (mut delayed, mut held) = ((0, 0), (0, 0));
-        for at in self.delayed.iter().chain(&self.held) {
-            let stands = self.stands(*at, window, None);
-            let mut known = stands.iter().filter(|stand| !stand.ghost);
-            let may_wait = known.clone().any(|stand| stand.job.phase != Phase::Ready);
-            let may_be_ready = known.any(|stand| stand.job.phase == Phase::Ready);
-            let side = if self.held.contains(at) { &mut held } else { &mut delayed };
-            side.1 += u64::from(may_wait);
-            side.0 += u64::from(!may_be_ready);
-            ready.1 += u64::from(may_be_ready);
-            ready.0 += u64::from(!may_wait);
-        }
-        ready.0 = ready.0.saturating_sub(ghosts);
-        held.1 += ghosts;
-        let strangers = self.strangers.partition_point(|from| *from <= window.to) as u64;
-        let within = |seen: u64, (least, most): (u64, u64)| {
-            (least..=most.saturating_add(strangers)).contains(&seen)
-        };
-        if within(seen.ready, ready)
-            && within(seen.delayed, delayed)
-            && within(seen.reserved, held)
-            && seen.buried == self.buried.len() as u64
-        {
-            return unchanged;
-        }
-        Err(self.delayed.iter().chain(&self.held).copied().collect())
     }
 
     fn may_be_paused(&self, window: Window) -> bool {
@@ -773,7 +481,7 @@ fn turn<T: Ord>(set: &mut BTreeSet<T>, member: T, entering: bool) {
     }
 }
 
-fn some_or(options: Vec<Change>, blamed: impl FnOnce() -> Vec<usize>) -> Options {
+pub(super) fn some_or(options: Vec<Change>, blamed: impl FnOnce() -> Vec<usize>) -> Options {
     if options.is_empty() {
         Err(blamed())
     } else {

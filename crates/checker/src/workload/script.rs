@@ -109,7 +109,11 @@ impl Script {
     /// The tube that this client mostly puts into and takes from.
     fn tube(&mut self) -> TubeName {
         let own = self.client;
-        let other = if self.chance(150) { self.random.random_range(0..8) } else { 0 };
+        let other = if self.chance(150) {
+            self.random.random_range(0..8)
+        } else {
+            0
+        };
         self.profile.tube(own + other)
     }
 
@@ -125,7 +129,11 @@ impl Script {
             return self.settle();
         }
         // A third of the clients mostly puts, the others mostly take.
-        let puts = if self.client.is_multiple_of(3) { 550 } else { 150 };
+        let puts = if self.client.is_multiple_of(3) {
+            550
+        } else {
+            150
+        };
         match self.random.random_range(0..1_000) {
             n if n < puts => self.put(),
             n if n < 750 => self.reserve(),

@@ -12,7 +12,10 @@ fn refused(bug: Bug, profile: &str, first: &[Invariant], also: Invariant) {
         let verdict = check(play(seed, &profile, 20, false, bug)).expect("a history");
         assert!(
             verdict.first().is_some_and(|found| first.contains(&found))
-                && verdict.findings.iter().any(|finding| finding.invariant == also),
+                && verdict
+                    .findings
+                    .iter()
+                    .any(|finding| finding.invariant == also),
             "{bug:?}, seed {seed}:\n{verdict}"
         );
     }

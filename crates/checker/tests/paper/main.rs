@@ -3,5 +3,7 @@
 //! is refused.
 
 mod bugs;
+mod misdeeds;
 mod queue;
+mod reading;
 mod sound;

@@ -9,18 +9,16 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use trellis_checker::{
     history::{
-        Body, Bounds, Call, CloseSide, Demands, FinalState, Header, JobState, JobStats, MILLI,
-        Nanos, NodeEvent, Record, Reply, SECOND, Stage, TubeStats, VERSION,
+        Body, Bounds, Call, CloseSide, Demands, Header, MILLI,
+        Nanos, NodeEvent, Record, Reply, SECOND, Stage, VERSION,
     },
     workload::{Profile, Script, Step, Workload},
 };
 use trellis_queue::{
-    Answer, Batch, Command, Content, Entry, Event, Fate, Item, JobView, LeaderCommand, Machine,
+    Answer, Batch, Command, Content, Entry, Event, Fate, Item, LeaderCommand, Machine,
     Verdict,
 };
-use trellis_types::{
-    ConnectionId, JobId, NodeId, OriginId, Run, SessionId, Timestamp, TubeName,
-};
+use trellis_types::{ConnectionId, JobId, NodeId, OriginId, Run, SessionId, Timestamp, TubeName};
 
 /// How long a silent node keeps its sessions.
 const LEASE: Nanos = 2 * SECOND;
@@ -53,7 +51,7 @@ pub(crate) enum Bug {
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+pub(super) enum Happening {
     Turn(usize),
     Arrive(u64),
     Answer(u64),
@@ -66,21 +64,21 @@ enum Happening {
     Beat,
 }
 
-struct Client {
-    script: Script,
-    connection: u64,
-    node: usize,
-    asked: Option<u64>,
-    told: Option<Reply>,
+pub(super) struct Client {
+    pub(super) script: Script,
+    pub(super) connection: u64,
+    pub(super) node: usize,
+    pub(super) asked: Option<u64>,
+    pub(super) told: Option<Reply>,
 }
 
-struct Node {
-    run: u64,
-    seq: u64,
-    alive: bool,
+pub(super) struct Node {
+    pub(super) run: u64,
+    pub(super) seq: u64,
+    pub(super) alive: bool,
 }
 
-struct Asked {
+pub(super) struct Asked {
     connection: u64,
     client: usize,
     call: Call,
@@ -90,31 +88,37 @@ struct Asked {
 
 /// The queue and all that goes on around it.
 pub(crate) struct Paper {
-    bug: Bug,
-    random: StdRng,
-    now: Nanos,
-    order: u64,
-    coming: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
-    machine: Machine,
-    old: Vec<(Nanos, Machine)>,
-    ahead: u64,
-    nodes: Vec<Node>,
-    clients: Vec<Client>,
-    asked: HashMap<u64, Asked>,
+    pub(super) bug: Bug,
+    pub(super) random: StdRng,
+    pub(super) now: Nanos,
+    pub(super) order: u64,
+    pub(super) coming: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
+    pub(super) machine: Machine,
+    pub(super) old: Vec<(Nanos, Machine)>,
+    pub(super) ahead: u64,
+    pub(super) nodes: Vec<Node>,
+    pub(super) clients: Vec<Client>,
+    pub(super) asked: HashMap<u64, Asked>,
     /// The question that a session's parked reserve belongs to.
-    parked: HashMap<SessionId, u64>,
-    sessions: HashMap<u64, SessionId>,
-    connections: u64,
-    bodies: HashMap<u64, Body>,
-    ends: Nanos,
-    tubes: Vec<TubeName>,
-    misdeeds: u32,
-    deleted: Vec<(JobId, TubeName)>,
-    records: Vec<Record>,
+    pub(super) parked: HashMap<SessionId, u64>,
+    pub(super) sessions: HashMap<u64, SessionId>,
+    pub(super) connections: u64,
+    pub(super) bodies: HashMap<u64, Body>,
+    pub(super) ends: Nanos,
+    pub(super) tubes: Vec<TubeName>,
+    pub(super) misdeeds: u32,
+    pub(super) deleted: Vec<(JobId, TubeName)>,
+    pub(super) records: Vec<Record>,
 }
 
 /// Plays a workload for so long and returns what was recorded.
-pub(crate) fn play(seed: u64, profile: &Profile, seconds: u64, deaths: bool, bug: Bug) -> Vec<Record> {
+pub(crate) fn play(
+    seed: u64,
+    profile: &Profile,
+    seconds: u64,
+    deaths: bool,
+    bug: Bug,
+) -> Vec<Record> {
     let workload = Workload::new(seed, profile.clone());
     let mut paper = Paper {
         bug,
@@ -125,7 +129,13 @@ pub(crate) fn play(seed: u64, profile: &Profile, seconds: u64, deaths: bool, bug
         machine: Machine::new(),
         old: Vec::new(),
         ahead: 0,
-        nodes: (0..3).map(|_| Node { run: 1, seq: 0, alive: true }).collect(),
+        nodes: (0..3)
+            .map(|_| Node {
+                run: 1,
+                seq: 0,
+                alive: true,
+            })
+            .collect(),
         clients: Vec::new(),
         asked: HashMap::new(),
         parked: HashMap::new(),
@@ -144,11 +154,23 @@ pub(crate) fn play(seed: u64, profile: &Profile, seconds: u64, deaths: bool, bug
         seed,
         commit: String::new(),
         profile: profile.name.clone(),
-        bounds: Bounds { early_ms: 2, late_ms: 100, lease_ms: 2_000 },
-        demands: Demands { acknowledged: 100, faults: u64::from(deaths), finals: 1 },
+        bounds: Bounds {
+            early_ms: 2,
+            late_ms: 100,
+            lease_ms: 2_000,
+        },
+        demands: Demands {
+            acknowledged: 100,
+            faults: u64::from(deaths),
+            finals: 1,
+        },
         local_reads: false,
     }));
-    paper.lead((0..3).map(|node| LeaderCommand::OpenOrigin(paper.origin(node))).collect());
+    paper.lead(
+        (0..3)
+            .map(|node| LeaderCommand::OpenOrigin(paper.origin(node)))
+            .collect(),
+    );
     for client in 0..workload.clients() {
         let at = paper.clients.len();
         paper.clients.push(Client {
@@ -217,7 +239,10 @@ impl Paper {
                 self.refer(node);
             }
             Happening::Expire(node, run) => {
-                let origin = OriginId { node: NodeId(node as u64 + 1), run: Run(run) };
+                let origin = OriginId {
+                    node: NodeId(node as u64 + 1),
+                    run: Run(run),
+                };
                 self.lead(vec![LeaderCommand::ExpireOrigin(origin)]);
             }
             Happening::Beat => {
@@ -244,7 +269,7 @@ impl Paper {
         self.coming.push(Reverse((t, self.order, what)));
     }
 
-    fn stamp(&self) -> Timestamp {
+    pub(super) fn stamp(&self) -> Timestamp {
         Timestamp(1_000_000 + self.now / MILLI + self.ahead)
     }
 
@@ -252,18 +277,28 @@ impl Paper {
         at.0.saturating_sub(1_000_000 + self.ahead) * MILLI
     }
 
-    fn origin(&self, node: usize) -> OriginId {
-        OriginId { node: NodeId(node as u64 + 1), run: Run(self.nodes[node].run) }
+    pub(super) fn origin(&self, node: usize) -> OriginId {
+        OriginId {
+            node: NodeId(node as u64 + 1),
+            run: Run(self.nodes[node].run),
+        }
     }
 
     fn note(&mut self, node: usize, event: NodeEvent) {
         let node = format!("n{node}");
-        self.records.push(Record::Node { t: self.now, node, event });
+        self.records.push(Record::Node {
+            t: self.now,
+            node,
+            event,
+        });
     }
 
     /// Somebody at this node watches all tubes, so that none of them goes while it is empty.
     fn refer(&mut self, node: usize) {
-        let keeper = SessionId { origin: self.origin(node), connection: ConnectionId(0) };
+        let keeper = SessionId {
+            origin: self.origin(node),
+            connection: ConnectionId(0),
+        };
         for tube in self.tubes.clone() {
             self.submit(keeper, Command::TubeRef { tube, set: true }, None);
         }
@@ -278,7 +313,10 @@ impl Paper {
         let connection = self.connections;
         self.sessions.insert(
             connection,
-            SessionId { origin: self.origin(node), connection: ConnectionId(connection) },
+            SessionId {
+                origin: self.origin(node),
+                connection: ConnectionId(connection),
+            },
         );
         self.clients[client].connection = connection;
         self.clients[client].node = node;
@@ -310,34 +348,74 @@ impl Paper {
             }
             Step::Ask(call) => {
                 let op = self.order;
-                self.records.push(Record::Invoked { t: self.now, op, connection, call: call.clone() });
+                self.records.push(Record::Invoked {
+                    t: self.now,
+                    op,
+                    connection,
+                    call: call.clone(),
+                });
                 self.clients[at].asked = Some(op);
-                self.asked.insert(op, Asked { connection, client: at, call, answer: None, over: false });
+                self.asked.insert(
+                    op,
+                    Asked {
+                        connection,
+                        client: at,
+                        call,
+                        answer: None,
+                        over: false,
+                    },
+                );
                 self.soon(8, Happening::Arrive(op));
             }
         }
     }
 
     fn close(&mut self, _client: usize, connection: u64) {
-        self.records.push(Record::Closed { t: self.now, connection, by: CloseSide::Client });
+        self.records.push(Record::Closed {
+            t: self.now,
+            connection,
+            by: CloseSide::Client,
+        });
         self.soon(5, Happening::SessionEnds(connection));
     }
 
     /// The question reaches the queue; for a client whose node has died it may still.
     fn arrive(&mut self, op: u64) {
-        let Some(asked) = self.asked.get(&op) else { return };
+        let Some(asked) = self.asked.get(&op) else {
+            return;
+        };
         let session = self.sessions[&asked.connection];
         let call = asked.call.clone();
         let command = match call.clone() {
-            Call::Put { tube, priority, delay, ttr, body } => {
+            Call::Put {
+                tube,
+                priority,
+                delay,
+                ttr,
+                body,
+            } => {
                 let key = body.key.clone().unwrap_or_default();
                 let body = Bytes::from(Body::content(&key, body.bytes));
-                Command::Put { tube, priority, delay, ttr, body }
+                Command::Put {
+                    tube,
+                    priority,
+                    delay,
+                    ttr,
+                    body,
+                }
             }
             Call::Reserve { tubes, timeout } => Command::Reserve { tubes, timeout },
             Call::ReserveJob { job } => Command::ReserveJob { job },
             Call::Delete { job } => Command::Delete { job },
-            Call::Release { job, priority, delay } => Command::Release { job, priority, delay },
+            Call::Release {
+                job,
+                priority,
+                delay,
+            } => Command::Release {
+                job,
+                priority,
+                delay,
+            },
             Call::Bury { job, priority } => Command::Bury { job, priority },
             Call::Touch { job } => Command::Touch { job },
             Call::Kick { tube, bound } => Command::Kick { tube, bound },
@@ -356,7 +434,13 @@ impl Paper {
         }
         if self.bug == Bug::HidesJobs
             && self.random.random_range(0..4) == 0
-            && matches!(call, Call::Reserve { timeout: Some(trellis_types::Seconds(0)), .. })
+            && matches!(
+                call,
+                Call::Reserve {
+                    timeout: Some(trellis_types::Seconds(0)),
+                    ..
+                }
+            )
         {
             self.reply(op, Reply::TimedOut);
             return;
@@ -372,17 +456,7 @@ impl Paper {
         self.submit(session, command, Some(op));
     }
 
-    /// A ready job of the tube that is not its first.
-    fn worse_than_the_best(&self, tube: &TubeName) -> Option<JobId> {
-        let best = self.machine.peek_ready(tube)?;
-        let up_to = self.bodies.keys().max().copied().unwrap_or(0);
-        (1..=up_to).map(JobId).filter(|job| *job != best).find(|job| {
-            let view = self.machine.job(*job, self.stamp());
-            view.is_some_and(|view| view.tube == *tube && view.state == "ready")
-        })
-    }
-
-    fn submit(&mut self, session: SessionId, command: Command, op: Option<u64>) {
+    pub(super) fn submit(&mut self, session: SessionId, command: Command, op: Option<u64>) {
         let node = session.origin.node.0 as usize - 1;
         if session.origin != self.origin(node) {
             return;
@@ -391,12 +465,18 @@ impl Paper {
         let batch = Batch {
             origin: session.origin,
             seq: self.nodes[node].seq,
-            items: vec![Item { connection: session.connection, command }],
+            items: vec![Item {
+                connection: session.connection,
+                command,
+            }],
         };
         let events = self.apply(Content::Batches(vec![batch]));
         for event in events {
             match event {
-                Event::Batch { fate: Fate::Applied(verdicts), .. } => {
+                Event::Batch {
+                    fate: Fate::Applied(verdicts),
+                    ..
+                } => {
                     for verdict in verdicts {
                         match (verdict, op) {
                             (Verdict::Answer(answer), Some(op)) => self.say(op, answer),
@@ -413,7 +493,7 @@ impl Paper {
         }
     }
 
-    fn lead(&mut self, commands: Vec<LeaderCommand>) {
+    pub(super) fn lead(&mut self, commands: Vec<LeaderCommand>) {
         for event in self.apply(Content::Leader(commands)) {
             if let Event::Deferred { session, answer } = event {
                 self.defer(session, answer);
@@ -422,7 +502,10 @@ impl Paper {
     }
 
     fn apply(&mut self, content: Content) -> Vec<Event> {
-        let entry = Entry { at: self.stamp(), content };
+        let entry = Entry {
+            at: self.stamp(),
+            content,
+        };
         self.machine.apply(&entry).events
     }
 
@@ -472,46 +555,25 @@ impl Paper {
     }
 
     fn answer(&mut self, op: u64) {
-        let Some(asked) = self.asked.get_mut(&op) else { return };
+        let Some(asked) = self.asked.get_mut(&op) else {
+            return;
+        };
         if asked.over {
             return;
         }
         asked.over = true;
         let client = asked.client;
-        let Some(reply) = asked.answer.take() else { return };
-        self.records.push(Record::Replied { t: self.now, op, reply: reply.clone() });
+        let Some(reply) = asked.answer.take() else {
+            return;
+        };
+        self.records.push(Record::Replied {
+            t: self.now,
+            op,
+            reply: reply.clone(),
+        });
         self.clients[client].asked = None;
         self.clients[client].told = Some(reply);
         self.at(self.now, Happening::Turn(client));
-    }
-
-    /// A read, of the present.
-    fn look(&mut self, call: &Call) -> Reply {
-        let now = self.stamp();
-        let machine = match self.old.first() {
-            Some((_, old)) if self.bug == Bug::ReadsOld && self.misdeeds > 0 => old,
-            _ => &self.machine,
-        };
-        let found = |job: Option<JobId>| match job {
-            Some(job) => match self.bodies.get(&job.0) {
-                Some(body) => Reply::Found { job, body: body.clone() },
-                None => Reply::NotFound,
-            },
-            None => Reply::NotFound,
-        };
-        match call {
-            Call::Peek { job } => found(machine.job(*job, now).map(|view| view.id)),
-            Call::PeekReady { tube } => found(machine.peek_ready(tube)),
-            Call::PeekDelayed { tube } => found(machine.peek_delayed(tube)),
-            Call::PeekBuried { tube } => found(machine.peek_buried(tube)),
-            Call::StatsJob { job } => {
-                machine.job(*job, now).map_or(Reply::NotFound, |view| Reply::JobStats(stats(&view)))
-            }
-            Call::StatsTube { tube } => {
-                tube_stats(machine, tube, now).map_or(Reply::NotFound, Reply::TubeStats)
-            }
-            _ => unreachable!("{call} is no read"),
-        }
     }
 
     /// One node dies: its clients lose their connections, its sessions linger for the lease.
@@ -535,7 +597,10 @@ impl Paper {
             stage: Stage::Once,
             effect: true,
         });
-        self.at(self.now + LEASE, Happening::Expire(node, self.nodes[node].run));
+        self.at(
+            self.now + LEASE,
+            Happening::Expire(node, self.nodes[node].run),
+        );
         self.at(self.now + restart * MILLI, Happening::Restart(node));
         for at in 0..self.clients.len() {
             if self.clients[at].node != node {
@@ -549,147 +614,30 @@ impl Paper {
                 if asked.answer.is_none() && self.random.random_range(0..2) == 0 {
                     self.asked.remove(&op);
                 }
-                self.records.push(Record::Unknown { t: self.now, op, why: "closed".to_owned() });
+                self.records.push(Record::Unknown {
+                    t: self.now,
+                    op,
+                    why: "closed".to_owned(),
+                });
             }
-            self.records.push(Record::Closed { t: self.now, connection, by: CloseSide::Server });
+            self.records.push(Record::Closed {
+                t: self.now,
+                connection,
+                by: CloseSide::Server,
+            });
             self.clients[at].script.lost();
             self.clients[at].told = None;
             self.clients[at].node = (node + 1) % 3;
             self.connect(at);
             // Turns that were on their way are for a rest; one more does no harm to anybody but
             // would ask twice, so the rest is left to be the turn.
-            if !self.coming.iter().any(|Reverse((_, _, what))| *what == Happening::Turn(at)) {
+            if !self
+                .coming
+                .iter()
+                .any(|Reverse((_, _, what))| *what == Happening::Turn(at))
+            {
                 self.soon(50, Happening::Turn(at));
             }
         }
     }
-
-    /// What the bug does.
-    fn misdeed(&mut self) {
-        self.misdeeds += 1;
-        let now = self.stamp();
-        let up_to = self.bodies.keys().max().copied().unwrap_or(0);
-        let mut jobs: Vec<JobView> =
-            (1..=up_to).filter_map(|id| self.machine.job(JobId(id), now)).collect();
-        jobs.retain(|job| match self.bug {
-            Bug::Loses => job.state == "ready",
-            Bug::HurriesDelays => job.state == "delayed" && job.time_left_seconds > 0,
-            Bug::StealsHolds => {
-                job.state == "reserved" && job.time_left_seconds > 2
-            }
-            _ => true,
-        });
-        let stranger = SessionId { origin: self.origin(self.alive()), connection: ConnectionId(999_999) };
-        match (self.bug, jobs.first()) {
-            (Bug::Loses, Some(job)) => self.submit(stranger, Command::Delete { job: job.id }, None),
-            (Bug::HurriesDelays, Some(job)) => {
-                self.submit(stranger, Command::KickJob { job: job.id }, None);
-            }
-            (Bug::StealsHolds, Some(job)) => {
-                // As if the holder had released it, without having been asked.
-                if let Some(holder) = job.holder {
-                    let release = Command::Release {
-                        job: job.id,
-                        priority: job.priority,
-                        delay: trellis_types::Seconds(0),
-                    };
-                    self.submit(holder, release, None);
-                }
-            }
-            (Bug::JumpsAhead, _) => self.ahead += 3_000,
-            (Bug::Resurrects, _) => {
-                // The same body again, under the deleted id, is what a restart from an old state
-                // would show; here its next reader is told of the old id.
-                if let Some((job, tube)) = self.deleted.pop()
-                    && let Some(body) = self.bodies.get(&job.0).cloned()
-                {
-                    let client = self.random.random_range(0..self.clients.len());
-                    let connection = self.clients[client].connection;
-                    let op = 10_000_000 + self.order;
-                    self.order += 1;
-                    let call = Call::Reserve { tubes: vec![tube], timeout: Some(trellis_types::Seconds(0)) };
-                    self.records.push(Record::Invoked { t: self.now, op, connection, call });
-                    self.records.push(Record::Replied {
-                        t: self.now + MILLI,
-                        op,
-                        reply: Reply::Reserved { job, body },
-                    });
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn alive(&self) -> usize {
-        self.nodes.iter().position(|node| node.alive).unwrap_or(0)
-    }
-
-    /// What is left, read when nobody is there any more.
-    fn finish(&mut self) {
-        let up_to = JobId(self.bodies.keys().max().copied().unwrap_or(0) + 3);
-        self.now += SECOND;
-        self.lead(vec![LeaderCommand::Tick]);
-        let now = self.stamp();
-        let jobs: Vec<JobStats> = (1..=up_to.0)
-            .filter_map(|id| self.machine.job(JobId(id), now))
-            .map(|view| stats(&view))
-            .collect();
-        let tubes: Vec<_> =
-            self.machine.tubes().cloned().filter_map(|tube| tube_stats(&self.machine, &tube, now)).collect();
-        for node in 0..2 {
-            let mut digest = format!("{:016x}", self.machine.digest());
-            if node == 1 && self.bug == Bug::Diverges {
-                digest.replace_range(0..1, "z");
-            }
-            self.records.push(Record::Final(FinalState {
-                t: self.now,
-                ended: self.now + MILLI,
-                node: format!("n{node}"),
-                applied: 1,
-                digest: Some(digest),
-                digest_at: Some(1),
-                up_to,
-                jobs: jobs.clone(),
-                tubes: tubes.clone(),
-                total_jobs: Some(self.machine.server().total_jobs),
-            }));
-        }
-    }
-}
-
-fn stats(view: &JobView) -> JobStats {
-    JobStats {
-        job: view.id,
-        tube: view.tube.clone(),
-        state: match view.state {
-            "ready" => JobState::Ready,
-            "delayed" => JobState::Delayed,
-            "reserved" => JobState::Reserved,
-            _ => JobState::Buried,
-        },
-        priority: view.priority,
-        age: view.age_seconds,
-        delay: view.delay,
-        ttr: view.ttr,
-        time_left: view.time_left_seconds,
-        reserves: view.reserves,
-        timeouts: view.timeouts,
-        releases: view.releases,
-        buries: view.buries,
-        kicks: view.kicks,
-    }
-}
-
-fn tube_stats(machine: &Machine, tube: &TubeName, now: Timestamp) -> Option<TubeStats> {
-    let view = machine.tube(tube, now)?;
-    Some(TubeStats {
-        tube: tube.clone(),
-        urgent: view.urgent,
-        ready: view.ready,
-        reserved: view.reserved,
-        delayed: view.delayed,
-        buried: view.buried,
-        total_jobs: view.total_jobs,
-        deletes: view.deletes,
-    })
 }

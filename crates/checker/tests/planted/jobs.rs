@@ -16,9 +16,14 @@ fn a_lost_job() {
         story
     };
     put_only().finally("n1", 900, vec![]).breaks(I1);
-    put_only().finally("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 0)]).is_sound();
+    put_only()
+        .finally("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 0)])
+        .is_sound();
     // Whoever deleted it without having been told may have deleted it.
-    put_only().never_told(2, 100, delete(1)).finally("n1", 900, vec![]).is_sound();
+    put_only()
+        .never_told(2, 100, delete(1))
+        .finally("n1", 900, vec![])
+        .is_sound();
 }
 
 #[test]
@@ -41,7 +46,9 @@ fn a_put_of_unknown_outcome_may_be_there_or_not() {
         story
     };
     put_only().finally("n1", 900, vec![]).is_sound();
-    put_only().finally("n1", 900, vec![stats(7, JobState::Ready, 0, 0, 0)]).is_sound();
+    put_only()
+        .finally("n1", 900, vec![stats(7, JobState::Ready, 0, 0, 0)])
+        .is_sound();
     put_only()
         .told(2, 500, 510, reserve(0), reserved(7, "a"))
         .told(2, 520, 530, delete(7), Reply::Deleted)
@@ -66,8 +73,12 @@ fn a_deleted_job_comes_back() {
         story
     };
     deleted().finally("n1", 900, vec![]).is_sound();
-    deleted().told(3, 100, 110, reserve(0), reserved(1, "a")).breaks(I2);
-    deleted().finally("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 1)]).breaks(I2);
+    deleted()
+        .told(3, 100, 110, reserve(0), reserved(1, "a"))
+        .breaks(I2);
+    deleted()
+        .finally("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 1)])
+        .breaks(I2);
     // An answer under way at the same time proves nothing.
     let mut story = Story::new();
     story
@@ -187,9 +198,13 @@ fn one_who_no_longer_holds_it_changes_a_job() {
 fn a_delay_is_cut_short_or_never_ends() {
     let taken_at = |at: u64| {
         let mut story = Story::new();
-        story
-            .told(1, 10, 20, put("a", 1, 2, 10), inserted(1))
-            .told(2, at - 10, at, reserve(0), reserved(1, "a"));
+        story.told(1, 10, 20, put("a", 1, 2, 10), inserted(1)).told(
+            2,
+            at - 10,
+            at,
+            reserve(0),
+            reserved(1, "a"),
+        );
         story
     };
     taken_at(1_500).breaks(I9);
@@ -198,9 +213,13 @@ fn a_delay_is_cut_short_or_never_ends() {
         let mut story = Story::new();
         let mut seen = stats(1, JobState::Delayed, at / 1_000, 0, 0);
         seen.delay = trellis_types::Seconds(2);
-        story
-            .told(1, 10, 20, put("a", 1, 2, 10), inserted(1))
-            .told(2, at - 10, at, stats_job(1), Reply::JobStats(seen));
+        story.told(1, 10, 20, put("a", 1, 2, 10), inserted(1)).told(
+            2,
+            at - 10,
+            at,
+            stats_job(1),
+            Reply::JobStats(seen),
+        );
         story
     };
     seen_at(3_900).breaks(I9);
@@ -258,7 +277,13 @@ fn a_job_counts_wrongly() {
         .told(1, 10, 20, put("a", 1, 0, 10), inserted(1))
         .never_told(3, 30, reserve(0))
         .told(2, 100, 110, reserve(0), reserved(1, "a"))
-        .told(1, 200, 210, stats_job(1), Reply::JobStats(stats(1, JobState::Reserved, 0, 9, 2)))
+        .told(
+            1,
+            200,
+            210,
+            stats_job(1),
+            Reply::JobStats(stats(1, JobState::Reserved, 0, 9, 2)),
+        )
         .is_sound();
 }
 

@@ -1,7 +1,9 @@
 //! Ids, bodies, time, nodes, the end; and runs that prove nothing.
 
 use trellis_checker::{
-    BadHistory, Invariant::*, check,
+    BadHistory,
+    Invariant::*,
+    check,
     history::{Body, Demands, JobState, NodeEvent, Reply},
 };
 use trellis_types::JobId;
@@ -28,9 +30,13 @@ fn an_id_is_given_twice() {
 fn a_later_put_gets_a_smaller_id() {
     let puts = |second: u64| {
         let mut story = Story::new();
-        story
-            .told(1, 10, 20, put("a", 1, 0, 10), inserted(5))
-            .told(2, second, 40, put("b", 1, 0, 10), inserted(4));
+        story.told(1, 10, 20, put("a", 1, 0, 10), inserted(5)).told(
+            2,
+            second,
+            40,
+            put("b", 1, 0, 10),
+            inserted(4),
+        );
         story
     };
     puts(30).breaks(I7);
@@ -62,28 +68,54 @@ fn a_job_that_nobody_put_is_left() {
 fn a_body_changes_on_the_way() {
     let delivered = |body: Body| {
         let mut story = Story::new();
-        story
-            .told(1, 10, 20, put("a", 1, 0, 10), inserted(1))
-            .told(2, 30, 40, reserve(0), Reply::Reserved { job: JobId(1), body });
+        story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1)).told(
+            2,
+            30,
+            40,
+            reserve(0),
+            Reply::Reserved {
+                job: JobId(1),
+                body,
+            },
+        );
         story
     };
     delivered(Body::named("a", 20)).is_sound();
-    delivered(Body { crc: 7, ..Body::named("a", 20) }).breaks(I20);
-    delivered(Body { bytes: 19, ..Body::named("a", 20) }).breaks(I20);
-    delivered(Body { key: None, ..Body::named("a", 20) }).breaks(I20);
+    delivered(Body {
+        crc: 7,
+        ..Body::named("a", 20)
+    })
+    .breaks(I20);
+    delivered(Body {
+        bytes: 19,
+        ..Body::named("a", 20)
+    })
+    .breaks(I20);
+    delivered(Body {
+        key: None,
+        ..Body::named("a", 20)
+    })
+    .breaks(I20);
 }
 
 #[test]
 fn time_runs_back_or_ahead() {
     let mut story = Story::new();
     story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1));
-    story.sample("n1", 100, 10, 5_000, "x").sample("n2", 200, 11, 4_000, "y").breaks(I12);
+    story
+        .sample("n1", 100, 10, 5_000, "x")
+        .sample("n2", 200, 11, 4_000, "y")
+        .breaks(I12);
     let aged = |age| {
         let mut story = Story::new();
         let seen = Reply::JobStats(stats(1, JobState::Ready, age, 0, 0));
-        story
-            .told(1, 10, 20, put("a", 1, 0, 10), inserted(1))
-            .told(2, 3_100, 3_110, stats_job(1), seen);
+        story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1)).told(
+            2,
+            3_100,
+            3_110,
+            stats_job(1),
+            seen,
+        );
         story
     };
     aged(60).breaks(I12);
@@ -105,7 +137,9 @@ fn a_wait_ends_before_its_time() {
 #[test]
 fn a_warning_to_one_who_holds_nothing() {
     let mut story = Story::new();
-    story.told(1, 100, 110, reserve(2), Reply::DeadlineSoon).breaks(I5);
+    story
+        .told(1, 100, 110, reserve(2), Reply::DeadlineSoon)
+        .breaks(I5);
 }
 
 #[test]
@@ -113,7 +147,9 @@ fn nodes_differ() {
     let sampled = |digest| {
         let mut story = Story::new();
         story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1));
-        story.sample("n1", 100, 10, 5_000, "same").sample("n2", 120, 10, 5_000, digest);
+        story
+            .sample("n1", 100, 10, 5_000, "same")
+            .sample("n2", 120, 10, 5_000, digest);
         story
     };
     sampled("other").breaks(I11);
@@ -170,7 +206,11 @@ fn a_job_is_stuck() {
 
 #[test]
 fn a_run_that_did_nothing_proves_nothing() {
-    let demands = Demands { acknowledged: 2, faults: 1, finals: 1 };
+    let demands = Demands {
+        acknowledged: 2,
+        faults: 1,
+        finals: 1,
+    };
     let mut story = Story::demanding(demands);
     story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1));
     let verdict = story.verdict();
@@ -180,17 +220,28 @@ fn a_run_that_did_nothing_proves_nothing() {
     story
         .told(1, 30, 40, put("b", 1, 0, 10), inserted(2))
         .fault(50, 60)
-        .finally("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 0), stats(2, JobState::Ready, 0, 0, 0)])
+        .finally(
+            "n1",
+            900,
+            vec![
+                stats(1, JobState::Ready, 0, 0, 0),
+                stats(2, JobState::Ready, 0, 0, 0),
+            ],
+        )
         .is_sound();
 }
 
 #[test]
 fn answers_that_fit_no_question() {
     let mut story = Story::new();
-    story.told(1, 10, 20, put("a", 1, 0, 10), Reply::Deleted).breaks(I17);
+    story
+        .told(1, 10, 20, put("a", 1, 0, 10), Reply::Deleted)
+        .breaks(I17);
     let line = "HELLO".to_owned();
     let mut story = Story::new();
-    story.told(1, 10, 20, delete(1), Reply::Other { line }).breaks(I17);
+    story
+        .told(1, 10, 20, delete(1), Reply::Other { line })
+        .breaks(I17);
 }
 
 #[test]
@@ -201,7 +252,13 @@ fn what_is_no_history_is_said_so() {
     assert_eq!(story.bad(), BadHistory::Backwards(1));
     let mut story = Story::new();
     story.told(9, 10, 20, put("a", 1, 0, 10), inserted(1));
-    assert_eq!(story.bad(), BadHistory::NoConnection { op: 1, connection: 9 });
+    assert_eq!(
+        story.bad(),
+        BadHistory::NoConnection {
+            op: 1,
+            connection: 9
+        }
+    );
 }
 
 #[test]

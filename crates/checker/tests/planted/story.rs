@@ -30,7 +30,10 @@ pub(crate) fn put(key: &str, priority: u32, delay: u32, ttr: u32) -> Call {
 }
 
 pub(crate) fn reserve(timeout: u32) -> Call {
-    Call::Reserve { tubes: vec![tube("t")], timeout: Some(Seconds(timeout)) }
+    Call::Reserve {
+        tubes: vec![tube("t")],
+        timeout: Some(Seconds(timeout)),
+    }
 }
 
 pub(crate) fn delete(job: u64) -> Call {
@@ -42,11 +45,18 @@ pub(crate) fn touch(job: u64) -> Call {
 }
 
 pub(crate) fn release(job: u64, priority: u32, delay: u32) -> Call {
-    Call::Release { job: JobId(job), priority: Priority(priority), delay: Seconds(delay) }
+    Call::Release {
+        job: JobId(job),
+        priority: Priority(priority),
+        delay: Seconds(delay),
+    }
 }
 
 pub(crate) fn bury(job: u64) -> Call {
-    Call::Bury { job: JobId(job), priority: Priority(0) }
+    Call::Bury {
+        job: JobId(job),
+        priority: Priority(0),
+    }
 }
 
 pub(crate) fn peek(job: u64) -> Call {
@@ -62,11 +72,17 @@ pub(crate) fn inserted(job: u64) -> Reply {
 }
 
 pub(crate) fn reserved(job: u64, key: &str) -> Reply {
-    Reply::Reserved { job: JobId(job), body: Body::named(key, 20) }
+    Reply::Reserved {
+        job: JobId(job),
+        body: Body::named(key, 20),
+    }
 }
 
 pub(crate) fn found(job: u64, key: &str) -> Reply {
-    Reply::Found { job: JobId(job), body: Body::named(key, 20) }
+    Reply::Found {
+        job: JobId(job),
+        body: Body::named(key, 20),
+    }
 }
 
 /// What `stats-job` says of a job that was put with priority 1, no delay and TTR 10.
@@ -103,7 +119,11 @@ pub(crate) fn tube_stats(ready: u64, reserved: u64, delayed: u64, buried: u64) -
 
 impl Story {
     pub(crate) fn new() -> Self {
-        Self::demanding(Demands { acknowledged: 0, faults: 0, finals: 0 })
+        Self::demanding(Demands {
+            acknowledged: 0,
+            faults: 0,
+            finals: 0,
+        })
     }
 
     pub(crate) fn demanding(demands: Demands) -> Self {
@@ -113,11 +133,18 @@ impl Story {
             seed: 0,
             commit: String::new(),
             profile: String::new(),
-            bounds: Bounds { early_ms: 50, late_ms: 500, lease_ms: 2_000 },
+            bounds: Bounds {
+                early_ms: 50,
+                late_ms: 500,
+                lease_ms: 2_000,
+            },
             demands,
             local_reads: false,
         };
-        let mut story = Self { records: vec![Record::Header(header)], ops: 0 };
+        let mut story = Self {
+            records: vec![Record::Header(header)],
+            ops: 0,
+        };
         for connection in 1..=3_u32 {
             story.records.push(Record::Opened {
                 t: MILLI,
@@ -130,9 +157,20 @@ impl Story {
     }
 
     /// `connection` asks at `from` and is told at `to`.
-    pub(crate) fn told(&mut self, connection: u64, from: u64, to: u64, call: Call, reply: Reply) -> &mut Self {
+    pub(crate) fn told(
+        &mut self,
+        connection: u64,
+        from: u64,
+        to: u64,
+        call: Call,
+        reply: Reply,
+    ) -> &mut Self {
         let op = self.ask(connection, from, call);
-        self.records.push(Record::Replied { t: to * MILLI, op, reply });
+        self.records.push(Record::Replied {
+            t: to * MILLI,
+            op,
+            reply,
+        });
         self
     }
 
@@ -140,18 +178,31 @@ impl Story {
     pub(crate) fn never_told(&mut self, connection: u64, from: u64, call: Call) -> &mut Self {
         let op = self.ask(connection, from, call);
         let why = "closed".to_owned();
-        self.records.push(Record::Unknown { t: (from + 10) * MILLI, op, why });
+        self.records.push(Record::Unknown {
+            t: (from + 10) * MILLI,
+            op,
+            why,
+        });
         self
     }
 
     fn ask(&mut self, connection: u64, from: u64, call: Call) -> u64 {
         self.ops += 1;
-        self.records.push(Record::Invoked { t: from * MILLI, op: self.ops, connection, call });
+        self.records.push(Record::Invoked {
+            t: from * MILLI,
+            op: self.ops,
+            connection,
+            call,
+        });
         self.ops
     }
 
     pub(crate) fn closed(&mut self, connection: u64, at: u64) -> &mut Self {
-        self.records.push(Record::Closed { t: at * MILLI, connection, by: CloseSide::Client });
+        self.records.push(Record::Closed {
+            t: at * MILLI,
+            connection,
+            by: CloseSide::Client,
+        });
         self
     }
 
@@ -170,11 +221,22 @@ impl Story {
     }
 
     pub(crate) fn node(&mut self, node: &str, at: u64, event: NodeEvent) -> &mut Self {
-        self.records.push(Record::Node { t: at * MILLI, node: node.to_owned(), event });
+        self.records.push(Record::Node {
+            t: at * MILLI,
+            node: node.to_owned(),
+            event,
+        });
         self
     }
 
-    pub(crate) fn sample(&mut self, node: &str, at: u64, applied: u64, now: u64, digest: &str) -> &mut Self {
+    pub(crate) fn sample(
+        &mut self,
+        node: &str,
+        at: u64,
+        applied: u64,
+        now: u64,
+        digest: &str,
+    ) -> &mut Self {
         self.records.push(Record::Sample {
             t: at * MILLI,
             node: node.to_owned(),
@@ -187,8 +249,17 @@ impl Story {
     }
 
     pub(crate) fn drained(&mut self, from: u64, to: u64, drained: bool) -> &mut Self {
-        let left = if drained { String::new() } else { "t: ready 1".to_owned() };
-        self.records.push(Record::Liveness { t: from * MILLI, ended: to * MILLI, drained, left });
+        let left = if drained {
+            String::new()
+        } else {
+            "t: ready 1".to_owned()
+        };
+        self.records.push(Record::Liveness {
+            t: from * MILLI,
+            ended: to * MILLI,
+            drained,
+            left,
+        });
         self
     }
 

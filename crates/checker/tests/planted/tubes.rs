@@ -9,11 +9,17 @@ use trellis_types::{Priority, Seconds};
 use crate::story::*;
 
 fn pause(delay: u32) -> Call {
-    Call::PauseTube { tube: tube("t"), delay: Seconds(delay) }
+    Call::PauseTube {
+        tube: tube("t"),
+        delay: Seconds(delay),
+    }
 }
 
 fn kick(bound: u32) -> Call {
-    Call::Kick { tube: tube("t"), bound }
+    Call::Kick {
+        tube: tube("t"),
+        bound,
+    }
 }
 
 #[test]
@@ -66,10 +72,34 @@ fn a_wait_gets_the_first_that_is_kicked_and_not_the_best() {
             .told(1, 30, 40, put("b", 1, 0, 60), inserted(2))
             .told(1, 50, 60, reserve(0), reserved(1, "a"))
             .told(1, 70, 80, reserve(0), reserved(2, "b"))
-            .told(1, 90, 100, Call::Bury { job: trellis_types::JobId(1), priority: Priority(9) }, Reply::Buried)
-            .told(1, 110, 120, Call::Bury { job: trellis_types::JobId(2), priority: Priority(1) }, Reply::Buried)
+            .told(
+                1,
+                90,
+                100,
+                Call::Bury {
+                    job: trellis_types::JobId(1),
+                    priority: Priority(9),
+                },
+                Reply::Buried,
+            )
+            .told(
+                1,
+                110,
+                120,
+                Call::Bury {
+                    job: trellis_types::JobId(2),
+                    priority: Priority(1),
+                },
+                Reply::Buried,
+            )
             .told(3, 200, 210, kick(2), Reply::Kicked { count: 2 })
-            .told(2, if waits { 150 } else { 250 }, 300, reserve(5), reserved(1, "a"));
+            .told(
+                2,
+                if waits { 150 } else { 250 },
+                300,
+                reserve(5),
+                reserved(1, "a"),
+            );
         story
     };
     kicked(true).is_sound();
@@ -147,7 +177,12 @@ fn a_node_counts_something_else_than_it_holds() {
     let mut story = Story::new();
     story
         .told(1, 10, 20, put("a", 1, 0, 10), inserted(1))
-        .finally_counting("n1", 900, vec![stats(1, JobState::Ready, 0, 0, 0)], tube_stats(0, 0, 0, 1))
+        .finally_counting(
+            "n1",
+            900,
+            vec![stats(1, JobState::Ready, 0, 0, 0)],
+            tube_stats(0, 0, 0, 1),
+        )
         .breaks(I10);
     let mut story = Story::new();
     story
@@ -160,7 +195,10 @@ fn a_node_counts_something_else_than_it_holds() {
 #[test]
 fn a_job_goes_to_one_who_does_not_watch_its_tube() {
     let mut story = Story::new();
-    let elsewhere = Call::Reserve { tubes: vec![tube("other")], timeout: None };
+    let elsewhere = Call::Reserve {
+        tubes: vec![tube("other")],
+        timeout: None,
+    };
     story
         .told(1, 10, 20, put("a", 1, 0, 10), inserted(1))
         .told(2, 30, 40, elsewhere, reserved(1, "a"))

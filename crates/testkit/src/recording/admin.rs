@@ -53,13 +53,17 @@ pub(super) fn standing(address: SocketAddr) -> io::Result<Standing> {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let line = head.lines().next().unwrap_or_default();
     if line.split(' ').nth(1) != Some("200") {
-        return Err(io::Error::other(format!("/v1/status was answered {line:?}")));
+        return Err(io::Error::other(format!(
+            "/v1/status was answered {line:?}"
+        )));
     }
     let status: serde_json::Value = serde_json::from_str(body)?;
     Ok(Standing {
         applied: status["applied"].as_u64().unwrap_or_default(),
         // A node that catches up tells the index of its last round and the time of this one.
-        time_ms: status["time_ms"].as_u64().filter(|_| status["applied"] == status["committed"]),
+        time_ms: status["time_ms"]
+            .as_u64()
+            .filter(|_| status["applied"] == status["committed"]),
         digest: status["digest"]["value"].as_str().map(str::to_owned),
         digest_at: status["digest"]["index"].as_u64(),
     })

@@ -45,7 +45,9 @@ impl<'a> Client<'a> {
         match Connection::open(node.clients) {
             Ok(connection) => {
                 let number =
-                    self.shared.recorder.opened(self.shared.now(), self.number, &node.name);
+                    self.shared
+                        .recorder
+                        .opened(self.shared.now(), self.number, &node.name);
                 self.connection = Some((number, connection));
                 true
             }
@@ -79,7 +81,10 @@ impl<'a> Client<'a> {
             } => PATIENCE + Duration::from_millis(seconds.as_ms()),
             _ => PATIENCE,
         };
-        let op = self.shared.recorder.invoked(self.shared.now(), *number, call.clone());
+        let op = self
+            .shared
+            .recorder
+            .invoked(self.shared.now(), *number, call.clone());
         let answer = connection.ask(told::request(call), patience);
         let t = self.shared.now();
         match answer {

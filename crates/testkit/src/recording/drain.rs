@@ -66,7 +66,11 @@ fn supervise(shared: &Shared, until: Instant) -> Option<String> {
     let mut left = "no node answered".to_owned();
     while Instant::now() < until {
         if client.connect() {
-            match tubes.iter().map(|tube| empty(&mut client, tube)).collect::<Option<Vec<_>>>() {
+            match tubes
+                .iter()
+                .map(|tube| empty(&mut client, tube))
+                .collect::<Option<Vec<_>>>()
+            {
                 Some(states) => {
                     let full: Vec<String> = states.into_iter().flatten().collect();
                     if full.is_empty() {

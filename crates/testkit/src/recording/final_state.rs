@@ -24,17 +24,16 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// It does not answer within `bound`, in words.
-pub(super) fn read(
-    shared: &Shared,
-    node: &Address,
-    bound: Duration,
-) -> Result<FinalState, String> {
+pub(super) fn read(shared: &Shared, node: &Address, bound: Duration) -> Result<FinalState, String> {
     let until = Instant::now() + bound;
     loop {
         match try_read(shared, node) {
             Ok(state) => return Ok(state),
             Err(words) if Instant::now() > until => {
-                return Err(format!("{} does not tell its final state: {words}", node.name));
+                return Err(format!(
+                    "{} does not tell its final state: {words}",
+                    node.name
+                ));
             }
             Err(_) => thread::sleep(Duration::from_millis(200)),
         }
@@ -49,7 +48,9 @@ fn try_read(shared: &Shared, node: &Address) -> Result<FinalState, String> {
     let mut jobs = Vec::new();
     for ids in ids.chunks(AT_ONCE) {
         let requests: Vec<_> = ids.iter().map(|id| Request::StatsJob(JobId(*id))).collect();
-        connection.send(&requests, ANSWER_MAX).map_err(|silence| silence.words())?;
+        connection
+            .send(&requests, ANSWER_MAX)
+            .map_err(|silence| silence.words())?;
         for id in ids {
             jobs.extend(job(&mut connection, *id)?);
         }
