@@ -136,9 +136,18 @@ pub fn scenarios() -> Vec<Scenario> {
             "suspended-and-expired",
             [&[Put], &[], &[Reserve], &[]],
             Faults {
+                absences: 1,
+                suspensions: 1,
+                expiries: 1,
+                ..none
+            },
+        ),
+        scenario(
+            "suspended-twice",
+            [&[Put], &[], &[Reserve], &[]],
+            Faults {
                 absences: 2,
                 suspensions: 2,
-                expiries: 1,
                 ..none
             },
         ),
