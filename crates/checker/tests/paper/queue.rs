@@ -9,14 +9,13 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use trellis_checker::{
     history::{
-        Body, Bounds, Call, CloseSide, Demands, Header, MILLI,
-        Nanos, NodeEvent, Record, Reply, SECOND, Stage, VERSION,
+        Body, Bounds, Call, CloseSide, Demands, Header, MILLI, Nanos, NodeEvent, Record, Reply,
+        SECOND, Stage, VERSION,
     },
     workload::{Profile, Script, Step, Workload},
 };
 use trellis_queue::{
-    Answer, Batch, Command, Content, Entry, Event, Fate, Item, LeaderCommand, Machine,
-    Verdict,
+    Answer, Batch, Command, Content, Entry, Event, Fate, Item, LeaderCommand, Machine, Verdict,
 };
 use trellis_types::{ConnectionId, JobId, NodeId, OriginId, Run, SessionId, Timestamp, TubeName};
 
