@@ -128,7 +128,7 @@ fn check_manifest(manifest: &SourceFile, findings: &mut Vec<Finding>) {
 
     let folder = manifest.path.trim_end_matches("/Cargo.toml");
     let crate_name = folder.strip_prefix("crates/").unwrap_or(folder);
-    if STAIRS.iter().any(|stair| crate_name == *stair) {
+    if STAIRS.contains(&crate_name) {
         return;
     }
     let Some(floor) = floor_of(crate_name) else {
