@@ -49,7 +49,10 @@ impl NodeMetrics {
         let commands: usize = events
             .iter()
             .map(|event| match event {
-                Event::Batch { fate: Fate::Applied(verdicts), .. } => verdicts.len(),
+                Event::Batch {
+                    fate: Fate::Applied(verdicts),
+                    ..
+                } => verdicts.len(),
                 _ => 0,
             })
             .sum();
