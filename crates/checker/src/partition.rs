@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trellis_types::{JobId, Seconds, TubeName};
+use trellis_types::{JobId, TubeName};
 
 use crate::{
     Run,
@@ -394,12 +394,7 @@ fn tube_step(run: &Run, at: usize, place: impl Fn(JobId) -> Option<usize>) -> Op
         (Call::StatsTube { .. }, Some(Reply::TubeStats(seen))) if reads => {
             Act::Counts { seen: seen.clone() }
         }
-        // A wait of a node that was away ends beside a ready job; a poll never does.
-        (Call::Reserve { timeout, .. }, Some(Reply::TimedOut))
-            if *timeout == Some(Seconds(0)) || run.is_quiet(op.from, op.heard) =>
-        {
-            Act::Empty
-        }
+        (Call::Reserve { .. }, Some(Reply::TimedOut)) if run.is_firm(op) => Act::Empty,
         _ => return None,
     };
     Some(Step {

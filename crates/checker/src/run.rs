@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 
+use trellis_types::Seconds;
+
 use crate::history::{
     Call, CloseSide, FinalState, Header, Nanos, NodeEvent, Record, Reply, SECOND, Stage, VERSION,
 };
@@ -360,6 +362,19 @@ impl Run {
     /// Whether nothing was broken in this time, nor could still be felt in it.
     pub fn is_quiet(&self, from: Nanos, to: Nanos) -> bool {
         is_quiet(&self.faults, self.lease(), from, to)
+    }
+
+    /// Whether a `TIMED_OUT` to this reserve says that nothing was ready. A wait of a node that was
+    /// away ends beside a ready job; a poll never does.
+    pub fn is_firm(&self, op: &Operation) -> bool {
+        let poll = matches!(
+            op.call,
+            Call::Reserve {
+                timeout: Some(Seconds(0)),
+                ..
+            }
+        );
+        poll || (self.header.bounds.firm_waits && self.is_quiet(op.from, op.heard))
     }
 
     /// Client and node of an operation, for people.

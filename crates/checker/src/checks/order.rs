@@ -63,11 +63,8 @@ fn served(run: &Run, plan: &Plan, tube: &TubeFile) -> Vec<(usize, Option<usize>)
     }
     for op in &tube.ops {
         let operation = &run.ops[*op];
-        let Call::Reserve { timeout, .. } = &operation.call else {
-            continue;
-        };
-        // A wait of a node that was away ends beside a ready job; a poll never does.
-        if *timeout == Some(Seconds(0)) || run.is_quiet(operation.from, operation.heard) {
+        let reserve = matches!(operation.call, Call::Reserve { .. });
+        if reserve && run.is_firm(operation) {
             served.push((*op, None));
         }
     }

@@ -147,6 +147,10 @@ pub struct Bounds {
     pub late_ms: u64,
     /// How long a silent node keeps its sessions, in milliseconds.
     pub lease_ms: u64,
+    /// Whether a wait that times out shows that nothing was ready. It does not if its node may have
+    /// been passed over because the machine was too busy for it to be heard; a poll always does.
+    #[serde(default)]
+    pub firm_waits: bool,
 }
 
 /// What makes a run worth anything. Less than that is rejected, never passed.
@@ -234,6 +238,7 @@ impl Default for Bounds {
             early_ms: 150,
             late_ms: 5_000,
             lease_ms: 10_000,
+            firm_waits: false,
         }
     }
 }

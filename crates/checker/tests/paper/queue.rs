@@ -157,6 +157,7 @@ pub(crate) fn play(
             early_ms: 2,
             late_ms: 100,
             lease_ms: 2_000,
+            firm_waits: true,
         },
         demands: Demands {
             acknowledged: 100,

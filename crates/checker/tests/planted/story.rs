@@ -137,6 +137,7 @@ impl Story {
                 early_ms: 50,
                 late_ms: 500,
                 lease_ms: 2_000,
+                firm_waits: true,
             },
             demands,
             local_reads: false,

@@ -122,6 +122,27 @@ fn somebody_is_told_that_nothing_is_ready() {
 }
 
 #[test]
+fn a_wait_times_out_beside_a_ready_job() {
+    let waited = |trouble: bool| {
+        let mut story = Story::new();
+        if trouble {
+            story.fault(50, 400);
+        }
+        story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1)).told(
+            2,
+            100,
+            1_200,
+            reserve(1),
+            Reply::TimedOut,
+        );
+        story
+    };
+    waited(false).breaks(I17);
+    // A node that was away is passed over.
+    waited(true).is_sound();
+}
+
+#[test]
 fn a_peek_shows_what_is_not_the_first() {
     let peeked = |reply| {
         let mut story = Story::new();

@@ -27,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) fn read(shared: &Shared, node: &Address, bound: Duration) -> Result<FinalState, String> {
     let until = Instant::now() + bound;
     loop {
-        match try_read(shared, node) {
+        match try_read(shared, node, until) {
             Ok(state) => return Ok(state),
             Err(words) if Instant::now() > until => {
                 return Err(format!(
@@ -40,21 +40,22 @@ pub(super) fn read(shared: &Shared, node: &Address, bound: Duration) -> Result<F
     }
 }
 
-fn try_read(shared: &Shared, node: &Address) -> Result<FinalState, String> {
+fn try_read(shared: &Shared, node: &Address, until: Instant) -> Result<FinalState, String> {
     let mut connection = Connection::open(node.clients).map_err(|error| error.to_string())?;
     let t = shared.now();
     let up_to = shared.newest.load(Ordering::Relaxed) + BEYOND;
-    let ids: Vec<u64> = (1..=up_to).collect();
     let mut jobs = Vec::new();
+    let ids: Vec<u64> = (1..=up_to).collect();
     for ids in ids.chunks(AT_ONCE) {
-        let requests: Vec<_> = ids.iter().map(|id| Request::StatsJob(JobId(*id))).collect();
-        connection
-            .send(&requests, ANSWER_MAX)
-            .map_err(|silence| silence.words())?;
-        for id in ids {
-            jobs.extend(job(&mut connection, *id)?);
+        let mut open = ids.to_vec();
+        while !open.is_empty() {
+            open = ask(&mut connection, &open, &mut jobs)?;
+            if !open.is_empty() && Instant::now() > until {
+                return Err("it finds no leader to ask".to_owned());
+            }
         }
     }
+    jobs.sort_by_key(|job| job.job);
     let names = match connection.ask(Request::ListTubes, ANSWER_MAX) {
         Ok(Reply::Ok(text)) => Yaml::list(&text),
         other => return Err(format!("list-tubes: {other:?}")),
@@ -90,13 +91,27 @@ fn try_read(shared: &Shared, node: &Address) -> Result<FinalState, String> {
     })
 }
 
-fn job(connection: &mut Connection, id: u64) -> Result<Option<JobStats>, String> {
-    match connection.hear(ANSWER_MAX) {
-        Ok(Reply::NotFound) => Ok(None),
-        Ok(Reply::Ok(text)) => match Yaml::read(&text).job() {
-            Some(job) => Ok(Some(job)),
-            None => Err(format!("stats-job {id} cannot be read")),
-        },
-        other => Err(format!("stats-job {id}: {other:?}")),
+/// Asks for each of `ids` at once. Returns those that no leader could be asked about just now.
+fn ask(
+    connection: &mut Connection,
+    ids: &[u64],
+    jobs: &mut Vec<JobStats>,
+) -> Result<Vec<u64>, String> {
+    let requests: Vec<_> = ids.iter().map(|id| Request::StatsJob(JobId(*id))).collect();
+    connection
+        .send(&requests, ANSWER_MAX)
+        .map_err(|silence| silence.words())?;
+    let mut open = Vec::new();
+    for id in ids {
+        match connection.hear(ANSWER_MAX) {
+            Ok(Reply::NotFound) => {}
+            Ok(Reply::InternalError) => open.push(*id),
+            Ok(Reply::Ok(text)) => match Yaml::read(&text).job() {
+                Some(job) => jobs.push(job),
+                None => return Err(format!("stats-job {id} cannot be read")),
+            },
+            other => return Err(format!("stats-job {id}: {other:?}")),
+        }
     }
+    Ok(open)
 }
