@@ -74,7 +74,7 @@ impl Story {
             profile: profile_name,
             bounds: Bounds::default(),
             demands: Demands {
-                acknowledged: 500,
+                acknowledged: 100,
                 faults,
                 finals: 3,
             },
