@@ -140,7 +140,8 @@ pub struct Header {
 /// How exact time is. A sound queue on a busy machine must stay inside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// How much too early something may happen, in milliseconds: drift and rounding.
+    /// How much too early something may happen, in milliseconds: drift and rounding, and where all
+    /// nodes may start together also how slowly they told each other their wall clocks.
     pub early_ms: u64,
     /// How long after its moment something that was due may still be seen undone by one who gets an
     /// answer, in milliseconds: a tick and a change of leaders.
