@@ -14,7 +14,6 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one node. Without members configured it is a cluster of one, just as durable.
-    #[command(version, disable_version_flag = true)]
     Serve(Box<ServeArgs>),
     /// Run a whole cluster on this machine: the quick start.
     Local(LocalArgs),
@@ -119,6 +118,7 @@ pub(crate) enum ConfigCommand {
 
 /// What the command line of `serve` may say: a file, and overrides named like its keys.
 #[derive(Debug, Default, Args)]
+#[command(version, disable_version_flag = true)]
 pub(crate) struct ServeArgs {
     /// The configuration file (TOML).
     #[arg(long, value_name = "FILE", env = "TRELLIS_CONFIG")]
