@@ -121,9 +121,13 @@ impl Network {
         format!("{}-{node}", self.prefix)
     }
 
+    fn cable(&self, node: u8) -> String {
+        format!("{}v{node}", self.prefix)
+    }
+
     /// Makes the node's network and plugs it into the bridge.
     fn connect(&self, node: u8) -> io::Result<()> {
-        let (space, cable) = (self.namespace(node), format!("{}v{node}", self.prefix));
+        let (space, cable) = (self.namespace(node), self.cable(node));
         let address = format!("{}/24", self.at(node, 0).ip());
         ip(&["netns", "add", &space])?;
         ip(&[
@@ -201,7 +205,8 @@ impl Network {
 
     fn remove(&self, nodes: u8) {
         for node in 0..nodes {
-            // With it goes its cable.
+            // The kernel takes a network down after the word is given; the cable, by itself, at once.
+            let _ = ip(&["link", "del", &self.cable(node)]);
             let _ = ip(&["netns", "del", &self.namespace(node)]);
         }
         let _ = ip(&["link", "del", &self.bridge()]);
