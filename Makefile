@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh Debian or Ubuntu: `make run` and `make test`.
 #
-# The build lives in $(TRELLIS_CACHE) (default ~/.cache/trellis), outside the checkout. The first build compiles
+# The build lives in $(BUILD_CACHE) (default ~/.cache/trellis), outside the checkout. The first build compiles
 # RocksDB and takes about half an hour on two cores; later ones take seconds to minutes.
 
 SHELL := /bin/sh
@@ -28,7 +28,7 @@ run:
 	@sh tests/install.sh build
 	@echo 'building; the first time this takes about half an hour on two cores, most of it RocksDB' >&2
 	@$(CARGO) build --release --package trellis --bin trellis
-	@. tests/cache.sh; exec env -u TRELLIS_CACHE "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
+	@. tests/cache.sh; exec "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
 
 build:
 	@sh tests/install.sh build

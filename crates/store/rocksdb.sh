@@ -8,7 +8,7 @@
 set -eu
 
 cd "$(dirname "$0")/../.."
-cache=${TRELLIS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/}/.cache}/trellis}
+cache=${BUILD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/}/.cache}/trellis}
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "rocksdb: $*"; exit 1; }

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/cache.sh
 here=$PWD/tests/clients
-cache=$TRELLIS_CACHE/clients
+cache=$BUILD_CACHE/clients
 mkdir -p "$cache"
 
 log=$(mktemp)

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/cache.sh
 here=$PWD/tests/clients
-cache=$TRELLIS_CACHE/clients
+cache=$BUILD_CACHE/clients
 : "${ADDR:?set ADDR to host:port of a server}"
 export ADDR PUT_ADDR="${PUT_ADDR:-$ADDR}"
 # A name of its own for each run: servers keep their tubes.

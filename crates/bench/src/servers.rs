@@ -71,7 +71,7 @@ impl Server {
             File::create(log).with_context(|| format!("can't write {}", log.display()))?;
         let name = command.get_program().display().to_string();
         for (variable, _) in std::env::vars_os() {
-            // A node takes them for settings; here they are the build's (`TRELLIS_CACHE`).
+            // A node takes them for settings; here they are those of whoever measures.
             if variable.to_string_lossy().starts_with("TRELLIS_") {
                 command.env_remove(variable);
             }
