@@ -4,6 +4,7 @@
 //! crate of the project. A value of one of its checked types is the proof that the check was made.
 
 pub mod limits;
+pub mod seeded;
 
 mod id;
 mod time;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use trellis_types::{OriginId, Seconds, SessionId, TubeName, limits};
+use trellis_types::{
+    OriginId, Seconds, SessionId, TubeName, limits,
+    seeded::{Bug, planted},
+};
 
 use super::{
     Hold, Machine,
@@ -177,6 +180,10 @@ impl Loading {
         ensure(self.has_meta, || {
             "there are rows but no counters".to_owned()
         })?;
+        if planted(Bug::IdCounterNotInSnapshot) {
+            let last = self.machine.jobs.iter().last();
+            self.machine.meta.next_job = last.map_or(1, |job| job.id.0.saturating_add(1));
+        }
         self.check_meta()?;
         self.add_default_tube()?;
         self.index_tubes()?;
@@ -309,6 +316,9 @@ impl Loading {
             machine.index(job.tube, job.place(), state);
         }
         machine.jobs = jobs;
+        if planted(Bug::TtrNotInSnapshot) {
+            machine.due.ttr.clear();
+        }
         Ok(())
     }
 

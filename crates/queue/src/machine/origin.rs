@@ -1,6 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_types::{ConnectionId, JobId, NodeId, OriginId, SessionId, TubeName};
+use trellis_types::{
+    ConnectionId, JobId, NodeId, OriginId, SessionId, TubeName,
+    seeded::{Bug, planted},
+};
 
 use super::{Machine, session::Session};
 use crate::{Event, Key, OriginRow, Outcome, TubeId};
@@ -55,7 +58,7 @@ impl Machine {
 
     /// The node is back: its waiters are offered what has become ready meanwhile.
     pub(super) fn resume_origin(&mut self, origin: OriginId, out: &mut Outcome) {
-        if self.set_suspended(origin, false) {
+        if self.set_suspended(origin, false) && !planted(Bug::ResumeOffersNothing) {
             self.offer_to_origin(origin, out);
         }
     }
@@ -84,7 +87,7 @@ impl Machine {
         let Some(live) = self.origins.get(&origin) else {
             return;
         };
-        let connections: Vec<ConnectionId> = live.sessions.keys().copied().collect();
+        let mut connections: Vec<ConnectionId> = live.sessions.keys().copied().collect();
         let holds: BTreeMap<u64, JobId> = live
             .sessions
             .values()
@@ -96,12 +99,19 @@ impl Machine {
             })
             .collect();
 
+        let mut late = Vec::new();
+        if planted(Bug::HoldsBeforeWaits) {
+            late = std::mem::take(&mut connections);
+        }
         self.touch(Key::Origin(origin.node));
         for connection in connections {
             self.unpark(SessionId { origin, connection });
         }
         for job in holds.into_values() {
             self.make_ready(job, out);
+        }
+        for connection in late {
+            self.unpark(SessionId { origin, connection });
         }
         let references = self
             .origins
@@ -142,7 +152,9 @@ impl Machine {
             node,
             highest_run,
             open: live.is_some(),
-            last_seq: live.map_or(0, |live| live.last_seq),
+            last_seq: live
+                .filter(|_| !planted(Bug::DedupeNotInSnapshot))
+                .map_or(0, |live| live.last_seq),
             suspended: live.is_some_and(|live| live.suspended),
         })
     }

@@ -1,6 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_types::{JobId, SessionId, Timestamp, TubeName};
+use trellis_types::{
+    JobId, SessionId, Timestamp, TubeName,
+    seeded::{self, Bug, planted},
+};
 
 use super::Machine;
 use crate::{Answer, Event, Outcome, WaitRow};
@@ -82,11 +85,14 @@ impl Machine {
     ///
     /// Source: architecture, section 7; protocol specification, 6.9.
     pub(super) fn close_session(&mut self, session: SessionId, out: &mut Outcome) {
-        self.unpark(session);
-        let holds: Vec<JobId> = self
+        if !planted(Bug::GrantToDeadSession) {
+            self.unpark(session);
+        }
+        let mut holds: Vec<JobId> = self
             .session(session)
             .map(|session| session.holds.values().copied().collect())
             .unwrap_or_default();
+        seeded::map_order(&mut holds);
         for job in holds {
             self.make_ready(job, out);
         }

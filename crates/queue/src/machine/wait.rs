@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use trellis_types::{JobId, OriginId, SessionId, Timestamp, TubeName, limits};
+use trellis_types::{
+    JobId, OriginId, SessionId, Timestamp, TubeName, limits,
+    seeded::{Bug, planted},
+};
 
 use super::{Machine, jobs::Place, session::Wait};
 use crate::{Event, Key, Outcome, TubeId};
@@ -157,7 +160,7 @@ impl Machine {
     fn first_in_line(&self, name: &TubeName) -> Option<SessionId> {
         self.origins
             .iter()
-            .filter(|(_, live)| !live.suspended)
+            .filter(|(_, live)| !live.suspended || planted(Bug::SuspendedWaitsOffered))
             .filter_map(|(origin, live)| {
                 let (sequence, connection) = live.lines.get(name)?.first_key_value()?;
                 Some((

@@ -8,6 +8,8 @@ use rocksdb::{
     Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
+use trellis_types::seeded::{Bug, planted};
+
 use super::engine::{LogEngine, Step};
 use crate::options::LogOptions;
 use crate::rocks;
@@ -34,7 +36,11 @@ impl RocksLog {
         instance.set_max_open_files(256);
         // A cut-off last record is what a crash leaves behind. Anything else that is wrong in the
         // write-ahead log stops the opening; the default would drop all that follows, silently.
-        instance.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        instance.set_wal_recovery_mode(if planted(Bug::TornTailInTheMiddle) {
+            DBRecoveryMode::PointInTime
+        } else {
+            DBRecoveryMode::TolerateCorruptedTailRecords
+        });
         instance.set_track_and_verify_wals_in_manifest(true);
         // Else the rarely written family would keep every old write-ahead log alive.
         instance.set_atomic_flush(true);
@@ -81,7 +87,7 @@ impl LogEngine for RocksLog {
             }
         }
         let mut how = WriteOptions::default();
-        how.set_sync(self.sync);
+        how.set_sync(self.sync && !planted(Bug::FsyncSkipped));
         self.db.write_opt(batch, &how).map_err(rocks::io_error)
     }
 
@@ -159,4 +165,52 @@ fn bad_key(key: &[u8]) -> io::Error {
         io::ErrorKind::InvalidData,
         format!("a key of {} bytes", key.len()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What RocksDB counts of its write-ahead log: writes, syncs.
+    fn counted(log: &RocksLog) -> (u64, u64) {
+        let stats = log
+            .db
+            .property_value("rocksdb.dbstats")
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("Cumulative WAL: "))
+            .unwrap_or_else(|| panic!("no line about the write-ahead log in {stats}"));
+        // Like "7 writes, 7 syncs, 1.00 writes per sync, …"; thousands have a unit.
+        let mut numbers = line.split(", ").map(|part| {
+            let number = part.split(' ').next().unwrap_or_default();
+            number.parse().unwrap_or_else(|_| panic!("{line}"))
+        });
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
+    /// Promise P1 hangs on this line alone, and a file that was written looks like one that was
+    /// synced until the power goes.
+    #[test]
+    fn every_write_is_synced_before_it_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = RocksLog::open(folder.path(), &LogOptions::default()).unwrap();
+        let (_, before) = counted(&log);
+        for index in 0..7 {
+            let frame = [b'x'; 100];
+            let put = Step::Put {
+                index,
+                frame: &frame,
+            };
+            let name = Step::Name {
+                name: "vote",
+                value: vec![1],
+            };
+            log.write(&[put]).unwrap();
+            log.write(&[name]).unwrap();
+            assert_eq!(counted(&log).1, before + 2 * (index + 1));
+        }
+    }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use trellis_consensus::raft::TypeConfig;
+use trellis_types::seeded::{Bug, planted};
 
 use super::engine::LogEngine;
 use super::reader::LogReader;
@@ -178,7 +180,7 @@ impl LogStore {
         for entry in entries {
             let id = codec::log_id(entry);
             let follows = end_of(&last) == id.index && last.as_ref().is_none_or(|last| *last < id);
-            if !follows && !free {
+            if !follows && !free && !planted(Bug::LogHoleAccepted) {
                 return Err(self.shared.failure.stop(format_args!(
                     "entry {id} was to be appended to a log that ends with {}",
                     last.map_or("nothing".to_owned(), |last| last.to_string()),
@@ -230,6 +232,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let (done, on_disk) = oneshot::channel();
         let vote = *vote;
+        if planted(Bug::VoteNotPersisted) {
+            self.shared.view.write().vote = Some(vote);
+            return Ok(());
+        }
         self.shared.submit(0, What::Vote { vote, done })?;
         on_disk.await.map_err(io::Error::other)?
     }
@@ -272,7 +278,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 self.shared.gate.appended(codec::index(entry), *size);
             }
         }
-        let done = callback;
+        let mut done = callback;
+        if planted(Bug::AcknowledgedBeforeFsync) {
+            let (nobody, _) = TypeConfig::oneshot();
+            std::mem::replace(&mut done, IOFlushed::signal(nobody)).io_completed(Ok(()));
+        }
         self.shared
             .submit(sizes.iter().sum(), What::Append { entries, done })
     }
@@ -302,7 +312,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
-        if !self.shared.gate.may_purge(upto.index) {
+        if !self.shared.gate.may_purge(upto.index) && !planted(Bug::PurgeBeforeDurable) {
             return Err(self.shared.failure.stop(format_args!(
                 "the log was to be purged up to {upto}, which the state on disk does not cover"
             )));

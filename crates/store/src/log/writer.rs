@@ -8,6 +8,7 @@ use openraft::storage::IOFlushed;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 use trellis_consensus::raft::TypeConfig;
+use trellis_types::seeded::{Bug, planted};
 
 use super::engine::{LogEngine, Step};
 use super::view::{View, end_of};
@@ -227,7 +228,11 @@ impl Writer {
                 shared.give_up(ops, "an earlier write failed");
                 break;
             }
-            match self.write(&ops) {
+            let mut written = self.write(&ops);
+            if written.is_err() && planted(Bug::FsyncErrorTrusted) {
+                written = self.write(&ops);
+            }
+            match written {
                 Ok(()) => self.acknowledge(ops),
                 Err(error) => {
                     let error = shared

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use trellis_consensus::{Position, SnapshotFile, SnapshotReceiver};
+use trellis_types::seeded::{Bug, planted};
 
 use super::manifest::{Manifest, is_immutable, is_plain};
 use super::stored::data;
@@ -135,7 +136,8 @@ impl Incoming {
             return Ok(());
         };
         let promised = open.promised;
-        if open.len != promised.len || open.crc != promised.crc32c {
+        let damaged = open.len != promised.len || open.crc != promised.crc32c;
+        if damaged && !planted(Bug::SnapshotNotChecked) {
             return Err(codec::invalid(format!(
                 "file {} of the snapshot came damaged: {} bytes with checksum {:08x} instead of {} with {:08x}",
                 promised.name, open.len, open.crc, promised.len, promised.crc32c

@@ -12,7 +12,10 @@ use rocksdb::{
 use trellis_consensus::{Loaded, Membership, Position};
 use trellis_queue::{Key, Machine, Row};
 use trellis_rpc::queue::{decode_row, encode_row};
-use trellis_types::JobId;
+use trellis_types::{
+    JobId,
+    seeded::{Bug, planted},
+};
 
 use super::front::Known;
 use super::window::Window;
@@ -216,15 +219,21 @@ impl Generation {
         for job in &window.settled {
             batch.delete_cf(meta, orphan(*job));
         }
+        if planted(Bug::AppliedIndexNotAtomic) {
+            let rows = std::mem::take(&mut batch);
+            self.db
+                .write_opt(rows, &unlogged())
+                .map_err(rocks::io_error)?;
+        }
         batch.put_cf(meta, APPLIED, codec::encode_position(window.applied));
         batch.put_cf(
             meta,
             MEMBERSHIP,
             codec::encode_membership(&window.membership),
         );
-        let mut how = WriteOptions::default();
-        how.disable_wal(true);
-        self.db.write_opt(batch, &how).map_err(rocks::io_error)
+        self.db
+            .write_opt(batch, &unlogged())
+            .map_err(rocks::io_error)
     }
 
     /// Makes everything written before durable; blocks until it is.
@@ -312,9 +321,9 @@ impl Generation {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut how = WriteOptions::default();
-        how.disable_wal(true);
-        self.db.write_opt(batch, &how).map_err(rocks::io_error)
+        self.db
+            .write_opt(batch, &unlogged())
+            .map_err(rocks::io_error)
     }
 }
 
@@ -376,6 +385,13 @@ impl AsRef<[u8]> for Name {
             Self::Numbers { bytes, len } => &bytes[..*len],
         }
     }
+}
+
+/// Without a write-ahead log: durable with the next flush.
+fn unlogged() -> WriteOptions {
+    let mut how = WriteOptions::default();
+    how.disable_wal(true);
+    how
 }
 
 fn orphan(job: JobId) -> Vec<u8> {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use trellis_types::seeded::{Bug, planted};
+
 use super::generation::Generation;
 use super::shared::Shared;
 
@@ -69,10 +71,11 @@ fn write_windows(work: &Work) {
     let shared = &work.shared;
     while let Some(window) = shared.next_window(|| work.is_over()) {
         // Rule 2: a state ahead of its own log could not be caught up with after a power cut.
-        if !shared
-            .gate
-            .wait_flushed(window.applied.index, || work.is_over())
-        {
+        let flushed = || {
+            let gate = &shared.gate;
+            gate.wait_flushed(window.applied.index, || work.is_over())
+        };
+        if !planted(Bug::StateAheadOfLog) && !flushed() {
             return;
         }
         let began = Instant::now();
