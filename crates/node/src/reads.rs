@@ -5,7 +5,10 @@ use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 use trellis_consensus::{Bodies, Role};
 use trellis_queue::Machine;
-use trellis_types::{JobId, SessionId, Timestamp};
+use trellis_types::{
+    JobId, SessionId, Timestamp,
+    seeded::{Bug, planted},
+};
 
 use crate::{
     Answer, Reads, TubeStats,
@@ -161,6 +164,10 @@ async fn round(core: &Arc<Inner>, running: &Running, mut tickets: Vec<Ticket>) {
 }
 
 async fn ask(core: &Inner, running: &Running) -> Result<(u64, Timestamp), String> {
+    if planted(Bug::ReadWithoutIndex) {
+        let applied = *running.consensus.applied().borrow();
+        return Ok((applied, core.clocks.at(crate::now()).unwrap_or_default()));
+    }
     let role = *running.consensus.role().borrow();
     match role {
         Role::Leader { .. } => core

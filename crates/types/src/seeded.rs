@@ -154,8 +154,8 @@ bugs! {
     }
     WallClockOfLeader {
         "wall-clock-of-leader",
-        does: "The leader takes the time from its wall clock.",
-        like: "A stepped clock ends leases early or never.",
+        does: "A new leader takes the time from its wall clock.",
+        like: "A stepped clock ends leases at once or never, at the next fail-over.",
     }
     IsolatedLeaderServes {
         "isolated-leader-serves",

@@ -9,7 +9,10 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::{sync::watch, task::yield_now};
 use trellis_queue::{Content, Machine, Outcome};
 use trellis_rpc::queue::{decode_batch, decode_leader};
-use trellis_types::NodeId;
+use trellis_types::{
+    NodeId,
+    seeded::{Bug, planted},
+};
 
 use super::{Contact, Entry, LogId, StoredMembership, TypeConfig};
 use crate::{
@@ -104,13 +107,16 @@ impl StateMachine {
                     .record(position, None, &self.applied.machine.read(), Vec::new())
             }
             EntryPayload::Membership(membership) => {
+                let before = self.membership.members.len();
                 self.membership = Membership {
                     position: Some(position),
                     ..Membership::from(&membership)
                 };
                 let machine = self.applied.machine.read();
-                self.store
-                    .record(position, Some(&self.membership), &machine, Vec::new())?;
+                let forgets =
+                    planted(Bug::RemovedMemberVotes) && self.membership.members.len() < before;
+                let stored = (!forgets).then_some(&self.membership);
+                self.store.record(position, stored, &machine, Vec::new())?;
                 listener.membership(&self.membership);
                 Ok(())
             }

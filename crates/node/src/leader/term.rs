@@ -17,7 +17,10 @@ use trellis_rpc::{
     pb::{self, forward_down::Down, forward_end::Reason},
     queue::encode_leader,
 };
-use trellis_types::{OriginId, Timestamp};
+use trellis_types::{
+    OriginId, Timestamp,
+    seeded::{Bug, planted},
+};
 
 use super::{Merger, OfficeEvent, Presence, office::Shared};
 use crate::mind::Inner;
@@ -89,7 +92,7 @@ impl TermOfOffice {
             presence: Presence::new(now),
             streams: BTreeMap::new(),
             receipts: FuturesUnordered::new(),
-            tick: false,
+            tick: planted(Bug::TtrLostAtFailover) && last > Timestamp(0),
             proposed_open: BTreeMap::new(),
             checks: 0,
             took_office: now,
@@ -139,6 +142,16 @@ impl TermOfOffice {
 
     fn now(&self) -> Timestamp {
         self.shared.clock.now(crate::now())
+    }
+
+    /// How long ago it sent what a majority acknowledged last.
+    fn quorum_age(&self, now: Instant) -> Duration {
+        if planted(Bug::IsolatedLeaderServes) {
+            return Duration::ZERO;
+        }
+        self.consensus
+            .quorum_ack_age()
+            .unwrap_or_else(|| now.saturating_duration_since(self.took_office))
     }
 
     fn silent(&self) -> bool {
@@ -295,10 +308,7 @@ impl TermOfOffice {
     async fn look(&mut self) {
         let now = crate::now();
         self.checks += 1;
-        let age = self
-            .consensus
-            .quorum_ack_age()
-            .unwrap_or_else(|| now.saturating_duration_since(self.took_office));
+        let age = self.quorum_age(now);
         if age > self.core.settings.election_timeout_max {
             if !std::mem::replace(&mut *self.shared.silent.lock(), true) {
                 warn!(
@@ -375,20 +385,19 @@ impl TermOfOffice {
     fn ping(&mut self, id: u64) {
         let at = self.now();
         let now = crate::now();
-        let Some(stream) = self.streams.get_mut(&id) else {
+        let Some(origin) = self.streams.get(&id).map(|stream| stream.origin) else {
             return;
         };
-        let origin = stream.origin;
         let ended = self.consensus.with_machine(|machine| {
             machine
                 .origin(origin.node)
                 .is_some_and(|view| view.highest_run >= origin.run && view.open != Some(origin))
         });
         let committed = self.consensus.committed();
-        let age = self
-            .consensus
-            .quorum_ack_age()
-            .unwrap_or_else(|| now.saturating_duration_since(self.took_office));
+        let age = self.quorum_age(now);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         stream.pings += 1;
         stream.sent.push_back((stream.pings, now, committed));
         if stream.sent.len() > PINGS_KEPT {

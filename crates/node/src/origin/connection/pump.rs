@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use trellis_queue::{Command, Item};
-use trellis_types::{Seconds, TubeName};
+use trellis_types::{
+    Seconds, TubeName,
+    seeded::{Bug, planted},
+};
 
 use super::{Connection, Course, Pump, State, Undo};
 use crate::{
@@ -111,11 +114,16 @@ impl Connection {
                     Command::Reserve { .. } | Command::ReserveJob { .. }
                 );
                 let parks = may_park(&command);
+                let early =
+                    planted(Bug::DeleteBeforeCommit) && matches!(command, Command::Delete { .. });
                 let batch = self.submit(place, command, bytes, pump.now, pump.outbound);
                 if parks {
                     self.guard.get_or_insert(batch);
                 }
-                State::Submitted { batch }
+                match early {
+                    true => State::Answered(Answer::Deleted),
+                    false => State::Submitted { batch },
+                }
             }
         };
         self.slots[place].state = state;
