@@ -1,6 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 use trellis_node::DoorState;
 use trellis_types::limits;
@@ -8,10 +12,12 @@ use trellis_types::limits;
 use crate::{
     accept::{self, Seldom, Spare},
     backing::Backing,
+    connection::{self, Connection},
     large::LargeBodies,
     ledger::Ledger,
     listener::{BindError, Bound, Listen},
     outbox::Outbox,
+    socket::{Socket, Stream},
 };
 
 /// What an operator may change about the door.
@@ -99,6 +105,59 @@ pub(crate) struct Shared {
     pub spare: Spare,
 }
 
+impl Shared {
+    fn new(settings: &DoorSettings) -> Self {
+        Self {
+            body_bytes_max: settings.body_bytes_max,
+            keep_alive: settings.keep_alive,
+            owed: Ledger::new(settings.owed_bytes_max),
+            arriving: Ledger::new(settings.arriving_bytes_max),
+            large: LargeBodies::new(settings.large_bodies_bytes_max),
+            fetches: Arc::new(Semaphore::new(FETCHES)),
+            refusals: Seldom::new("connections are refused"),
+            evictions: Seldom::new("connections are closed"),
+            spare: Spare::new(),
+        }
+    }
+}
+
+/// Serves connections that no kernel knows, as [`Door::run`] serves sockets: each that comes while
+/// the node's doors are open until they close; one that comes while they are closed is dropped.
+/// Returns when the node is gone or no more can come.
+pub async fn serve_streams<B: Backing>(
+    settings: DoorSettings,
+    backing: B,
+    mut incoming: mpsc::UnboundedReceiver<Arc<dyn Stream>>,
+) {
+    let shared = Arc::new(Shared::new(&settings));
+    let mut doors = backing.doors();
+    let mut closed = CancellationToken::new();
+    loop {
+        tokio::select! {
+            biased;
+            changed = doors.changed() => {
+                // Also a change from one open origin to another closes: its sessions are over.
+                closed.cancel();
+                if changed.is_err() {
+                    return;
+                }
+                closed = CancellationToken::new();
+            }
+            stream = incoming.recv() => {
+                let Some(stream) = stream else { return };
+                if !matches!(*doors.borrow(), DoorState::Open { .. }) {
+                    continue;
+                }
+                let socket = Socket::Other(stream);
+                if let Some(connection) = Connection::let_in(&backing, socket, &shared) {
+                    let (shared, closed) = (Arc::clone(&shared), closed.clone());
+                    tokio::spawn(connection::serve(connection, shared, closed));
+                }
+            }
+        }
+    }
+}
+
 /// The beanstalk door: its addresses are taken, nobody is let in before [`Door::run`].
 pub struct Door {
     bound: BTreeMap<Listen, Bound>,
@@ -118,20 +177,9 @@ impl Door {
             let new = Bound::new(listen)?;
             bound.insert(new.listen().clone(), new);
         }
-        let shared = Shared {
-            body_bytes_max: settings.body_bytes_max,
-            keep_alive: settings.keep_alive,
-            owed: Ledger::new(settings.owed_bytes_max),
-            arriving: Ledger::new(settings.arriving_bytes_max),
-            large: LargeBodies::new(settings.large_bodies_bytes_max),
-            fetches: Arc::new(Semaphore::new(FETCHES)),
-            refusals: Seldom::new("connections are refused"),
-            evictions: Seldom::new("connections are closed"),
-            spare: Spare::new(),
-        };
         Ok(Self {
             bound,
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(&settings)),
         })
     }
 

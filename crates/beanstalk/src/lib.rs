@@ -26,5 +26,6 @@ mod socket;
 mod stats;
 
 pub use backing::{Backing, Talk};
-pub use door::{Door, DoorSettings, KeepAlive};
+pub use door::{Door, DoorSettings, KeepAlive, serve_streams};
 pub use listener::{BindError, Listen};
+pub use socket::Stream;

@@ -168,7 +168,7 @@ impl Outbox {
                 Next::Wait => {
                     // An eviction has to get through to one who never reads.
                     tokio::select! {
-                        ready = socket.ready(tokio::io::Interest::WRITABLE) => {
+                        ready = socket.writable() => {
                             if ready.is_err() {
                                 return Finish::Broken;
                             }

@@ -1,17 +1,55 @@
 use std::{
+    fmt,
     future::poll_fn,
     io::{self, IoSlice},
     net::Shutdown,
+    sync::Arc,
+    task::{Context, Poll},
 };
 
 use bytes::BytesMut;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
-    io::{Interest, Ready},
+    io::Interest,
     net::{TcpStream, UnixStream},
 };
 
 use crate::door::KeepAlive;
+
+/// A client's connection that no kernel knows: made up by a simulation. As with a socket, only one
+/// task waits for each thing at a time.
+pub trait Stream: fmt::Debug + Send + Sync + 'static {
+    /// Writes what it takes at once; [`io::ErrorKind::WouldBlock`] if that is nothing.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Appends to `buffer`, within its capacity, what has arrived; 0 is the end of the input,
+    /// [`io::ErrorKind::WouldBlock`] that there is nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize>;
+
+    /// Ready when there is something to read, the end and errors included.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Ready when something can be written, or the connection is broken.
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Ready when the client has shut its sending side (`false`) or is gone (`true`), whatever is
+    /// still unread.
+    fn poll_hung_up(&self, context: &mut Context<'_>) -> Poll<bool>;
+
+    /// Ready when the connection is broken in both directions.
+    fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Shuts the sending side, behind all that was written.
+    fn farewell(&self);
+}
 
 /// A client's socket. Every operation takes `&self`, so that answers can be written from the
 /// thread they come on while the connection's task waits to read.
@@ -21,6 +59,8 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     /// A Unix stream socket.
     Unix(UnixStream),
+    /// None of the kernel's.
+    Other(Arc<dyn Stream>),
 }
 
 impl Socket {
@@ -45,6 +85,7 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            Self::Other(stream) => stream.try_write(bytes),
         }
     }
 
@@ -53,6 +94,10 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Unix(stream) => stream.try_write_vectored(slices),
+            Self::Other(stream) => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                first.map_or(Ok(0), |slice| stream.try_write(slice))
+            }
         }
     }
 
@@ -61,14 +106,19 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.try_read_buf(buffer),
             Self::Unix(stream) => stream.try_read_buf(buffer),
+            Self::Other(stream) => stream.try_read(buffer),
         }
     }
 
-    /// Waits for one of `interest`.
-    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+    /// Waits until something can be written.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.ready(interest).await,
-            Self::Unix(stream) => stream.ready(interest).await,
+            Self::Tcp(stream) => stream.writable().await,
+            Self::Unix(stream) => stream.writable().await,
+            Self::Other(stream) => {
+                poll_fn(|cx| stream.poll_writable(cx)).await;
+                Ok(())
+            }
         }
     }
 
@@ -77,6 +127,10 @@ impl Socket {
         match self {
             Self::Tcp(stream) => poll_fn(|cx| stream.poll_read_ready(cx)).await,
             Self::Unix(stream) => poll_fn(|cx| stream.poll_read_ready(cx)).await,
+            Self::Other(stream) => {
+                poll_fn(|cx| stream.poll_readable(cx)).await;
+                Ok(())
+            }
         }
     }
 
@@ -86,13 +140,24 @@ impl Socket {
     /// part of what "priority" interest waits for; urgent data itself is not subscribed to, so
     /// nothing else wakes it. `true` if the connection is gone altogether.
     pub(crate) async fn hung_up(&self) -> io::Result<bool> {
-        let ready = self.ready(Interest::PRIORITY).await?;
+        let ready = match self {
+            Self::Tcp(stream) => stream.ready(Interest::PRIORITY).await?,
+            Self::Unix(stream) => stream.ready(Interest::PRIORITY).await?,
+            Self::Other(stream) => return Ok(poll_fn(|cx| stream.poll_hung_up(cx)).await),
+        };
         Ok(ready.is_write_closed() || self.is_broken())
     }
 
     /// Waits until the connection is broken in both directions.
     pub(crate) async fn broken(&self) -> io::Result<()> {
-        self.ready(Interest::ERROR).await.map(drop)
+        match self {
+            Self::Tcp(stream) => stream.ready(Interest::ERROR).await.map(drop),
+            Self::Unix(stream) => stream.ready(Interest::ERROR).await.map(drop),
+            Self::Other(stream) => {
+                poll_fn(|cx| stream.poll_broken(cx)).await;
+                Ok(())
+            }
+        }
     }
 
     /// Whether an error is pending on the socket: the client's kernel has reset the connection.
@@ -101,6 +166,7 @@ impl Socket {
         let mut fds = match self {
             Self::Tcp(stream) => [PollFd::new(stream, PollFlags::empty())],
             Self::Unix(stream) => [PollFd::new(stream, PollFlags::empty())],
+            Self::Other(_) => return false,
         };
         // With no events asked for, poll still reports errors and hang-ups.
         let at_once = Timespec {
@@ -118,6 +184,10 @@ impl Socket {
         let shut = match self {
             Self::Tcp(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
             Self::Unix(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+            Self::Other(stream) => {
+                stream.farewell();
+                return;
+            }
         };
         if shut.is_err() {
             return;

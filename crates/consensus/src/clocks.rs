@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 use trellis_rpc::pb;
@@ -6,6 +6,18 @@ use trellis_types::NodeId;
 
 /// Tells what this node knows of time, for its answers to vote requests.
 pub type ClockSource = Arc<dyn Fn() -> pb::Clock + Send + Sync>;
+
+/// What a voter told of time, and when its answer arrived here: a slow disk may lie between that and
+/// taking office, and its clock runs on meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct VoterClock {
+    /// Who told.
+    pub node: NodeId,
+    /// What it told.
+    pub clock: pb::Clock,
+    /// When that arrived, on this node's monotonic clock.
+    pub heard: Instant,
+}
 
 /// Terms of which answers are kept: a candidate asks for one at a time.
 const TERMS_KEPT: usize = 4;
@@ -16,7 +28,7 @@ const TERMS_KEPT: usize = 4;
 #[derive(Default)]
 pub(crate) struct Clocks {
     own: Mutex<Option<ClockSource>>,
-    heard: Mutex<BTreeMap<u64, BTreeMap<NodeId, pb::Clock>>>,
+    heard: Mutex<BTreeMap<u64, BTreeMap<NodeId, VoterClock>>>,
 }
 
 impl Clocks {
@@ -29,22 +41,24 @@ impl Clocks {
         source.map(|source| source())
     }
 
-    pub(crate) fn heard(&self, term: u64, from: NodeId, clock: pb::Clock) {
+    /// `node` told this just now.
+    pub(crate) fn heard(&self, term: u64, node: NodeId, clock: pb::Clock) {
+        let told = VoterClock {
+            node,
+            clock,
+            heard: tokio::time::Instant::now().into_std(),
+        };
         let mut heard = self.heard.lock();
-        heard.entry(term).or_default().insert(from, clock);
+        heard.entry(term).or_default().insert(node, told);
         while heard.len() > TERMS_KEPT {
             heard.pop_first();
         }
     }
 
-    pub(crate) fn of_term(&self, term: u64) -> Vec<(NodeId, pb::Clock)> {
+    pub(crate) fn of_term(&self, term: u64) -> Vec<VoterClock> {
         let heard = self.heard.lock();
-        heard
-            .get(&term)
-            .into_iter()
-            .flatten()
-            .map(|(node, clock)| (*node, *clock))
-            .collect()
+        let told = heard.get(&term).into_iter().flat_map(BTreeMap::values);
+        told.copied().collect()
     }
 }
 
@@ -66,7 +80,7 @@ mod tests {
             );
         }
         assert!(clocks.of_term(6).is_empty());
-        assert_eq!(clocks.of_term(10)[0].1.sampled, 10);
+        assert_eq!(clocks.of_term(10)[0].clock.sampled, 10);
         assert!(clocks.tell().is_none());
     }
 }

@@ -5,6 +5,7 @@
 //! finds its types in [`raft`]. Nothing here looks into a command: batches stay bytes until apply.
 //! Source: architecture, sections 3, 5, 8, 10, 12, 14, 15.
 
+mod blocking;
 mod clocks;
 mod consensus;
 mod errors;
@@ -26,7 +27,8 @@ mod settings;
 mod state;
 mod transport;
 
-pub use clocks::ClockSource;
+pub use blocking::{blocking, work_in_place};
+pub use clocks::{ClockSource, VoterClock};
 pub use consensus::Consensus;
 pub use errors::{BuildError, ChangeError, Elapsed, ProposeError, ReadError};
 pub use fail_stop::{FAIL_STOP_EXIT_CODE, fail_stop, on_fail_stop};

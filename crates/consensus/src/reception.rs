@@ -11,12 +11,9 @@ use tonic::Status;
 use trellis_rpc::pb::{self, snapshot_part::Part, snapshot_reply::Reply};
 
 use crate::{
-    Membership, Position, SnapshotFile, SnapshotReceiver, StateStore, fail_stop,
+    Membership, Position, SnapshotFile, SnapshotReceiver, StateStore, blocking, fail_stop,
     front::{missing, stopped},
-    raft::{
-        RaftSnapshot, SnapshotTransfer, StateMachine, TypeConfig, VoteOf, blocking, vote_from,
-        vote_to,
-    },
+    raft::{RaftSnapshot, SnapshotTransfer, StateMachine, TypeConfig, VoteOf, vote_from, vote_to},
 };
 
 /// Chunks that wait for the disk.
@@ -164,7 +161,7 @@ async fn begin(
         receiver,
         at,
     };
-    let writer = tokio::task::spawn_blocking(move || write(transfer, incoming, slot));
+    let writer = tokio::spawn(write(transfer, incoming, slot));
     let reception = Reception {
         raft,
         vote,
@@ -227,14 +224,13 @@ async fn next_part(parts: &mut Parts, stall: Duration) -> Result<Option<Part>, S
     Ok(part.transpose()?.and_then(|part| part.part))
 }
 
-/// Writes the chunks on a thread that may block. If they end too early what has come is kept for
-/// the next try; what came damaged is not.
-fn write(
+/// Writes the chunks where blocking is allowed. If they end too early what has come is kept for the
+/// next try; what came damaged is not.
+async fn write(
     transfer: Broken,
     mut chunks: mpsc::Receiver<pb::SnapshotChunk>,
     mut slot: Slot,
 ) -> io::Result<(Box<dyn SnapshotReceiver>, Slot)> {
-    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
     let Broken {
         manifest,
         mut receiver,
@@ -243,11 +239,15 @@ fn write(
     while let Some(file) = manifest.files.get(at.file) {
         if !at.begun {
             let (name, len, crc32c) = (file.name.clone(), file.len, file.crc);
-            receiver.begin(&SnapshotFile { name, len, crc32c })?;
+            receiver = blocking(move || {
+                receiver.begin(&SnapshotFile { name, len, crc32c })?;
+                Ok(receiver)
+            })
+            .await?;
             at.begun = true;
         }
         while at.offset < file.len {
-            let Some(chunk) = chunks.blocking_recv() else {
+            let Some(chunk) = chunks.recv().await else {
                 *slot = Some(Broken {
                     manifest,
                     receiver,
@@ -261,19 +261,31 @@ fn write(
             if chunk.data.is_empty() || chunk.data.len() as u64 > file.len - at.offset {
                 return Err(damaged("a file has another length than announced"));
             }
-            if crc32c::crc32c(&chunk.data) != chunk.crc {
-                return Err(damaged("a chunk has a wrong checksum"));
-            }
-            receiver.write(&chunk.data)?;
             at.offset += chunk.data.len() as u64;
+            receiver = blocking(move || {
+                if crc32c::crc32c(&chunk.data) != chunk.crc {
+                    return Err(damaged("a chunk has a wrong checksum"));
+                }
+                receiver.write(&chunk.data)?;
+                Ok(receiver)
+            })
+            .await?;
         }
         at = At {
             file: at.file + 1,
             ..At::default()
         };
     }
-    receiver.finish()?;
+    let receiver = blocking(move || {
+        receiver.finish()?;
+        Ok(receiver)
+    })
+    .await?;
     Ok((receiver, slot))
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// Bad data is the sender's fault; every other error is a failed disk.

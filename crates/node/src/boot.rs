@@ -11,30 +11,25 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64},
     },
-    time::Instant,
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    net::TcpListener,
-    sync::{Notify, watch},
-};
-use tonic::transport::server::TcpIncoming;
+use tokio::sync::{Notify, watch};
 use tracing::{error, info};
 use trellis_consensus::{
-    BuildError, Consensus, ConsensusSettings, GrpcTransport, Listener, StateStore,
-    raft::RaftLogStorage, raft::TypeConfig,
+    BuildError, Consensus, ConsensusSettings, GrpcTransport, Listener, StateStore, Transport,
+    blocking, raft::RaftLogStorage, raft::TypeConfig,
 };
 use trellis_rpc::{
-    ClusterId, Identity as PeerIdentity, IdentityGuard, MESSAGE_BYTES_MAX, Peers, SharedIdentity,
-    pb::peer_server::PeerServer,
+    ClusterId, Identity as PeerIdentity, IdentityGuard, Incoming, MESSAGE_BYTES_MAX, Network,
+    Peers, SharedIdentity, pb::peer_server::PeerServer,
 };
 
 use crate::{
-    Core, CoreParts, Node, NodeSettings, PeerNeighbours,
+    Core, CoreParts, Node, NodeSettings, PeerNeighbours, Surroundings,
     membership::{
         self, BadMembers, CoreView, Disk, Forming, Identity, MemberSettings, MemberTable, Members,
-        PeerService, Stage, Standing, Witness, blocking,
+        PeerService, Stage, Standing, Witness,
     },
 };
 
@@ -102,6 +97,18 @@ pub async fn boot<L>(parts: BootParts<L>) -> Result<Node, BootError>
 where
     L: RaftLogStorage<TypeConfig>,
 {
+    boot_in(Surroundings::default(), parts).await
+}
+
+/// As [`boot`], but for what surrounds the process.
+///
+/// # Errors
+///
+/// As [`boot`].
+pub async fn boot_in<L>(surroundings: Surroundings, parts: BootParts<L>) -> Result<Node, BootError>
+where
+    L: RaftLogStorage<TypeConfig>,
+{
     let BootParts {
         identity,
         log,
@@ -112,11 +119,14 @@ where
         members,
         version,
     } = parts;
-    let standing = stand(identity.clone(), disk, &members, version).await?;
-    let port = open_port(members.listen).await?;
-    let core = Core::new(standing.id(), settings, state.bodies());
+    let network = surroundings.network.clone();
+    let standing = stand(identity.clone(), disk, &members, version, network).await?;
+    let port = open_port(&*surroundings.network, members.listen).await?;
+    let wall = surroundings.wall.clone();
+    let core = Core::beside(wall, standing.id(), settings, state.bodies());
     let listener = Box::new(core.listener());
-    let consensus = build(&standing, consensus, log, state, listener).await?;
+    let transport = (surroundings.between)(transport(&standing));
+    let consensus = build(&standing, consensus, log, state, transport, listener).await?;
     consensus.tell_time_with({
         let core = core.clone();
         Arc::new(move || core.clock_report())
@@ -143,6 +153,7 @@ pub(crate) async fn stand(
     disk: Arc<dyn Disk>,
     members: &MemberSettings,
     version: String,
+    network: Arc<dyn Network>,
 ) -> Result<Arc<Standing>, BootError> {
     members.check()?;
     let cluster = identity.cluster().unwrap_or(ClusterId::NONE);
@@ -157,10 +168,10 @@ pub(crate) async fn stand(
     }
     let node = identity.node();
     info!(%node, name = members.name, cluster = ?identity.cluster(), "node");
-    let now = Instant::now();
+    let now = crate::now();
     Ok(Arc::new(Standing {
         run_at_start: identity.run(),
-        peers: Peers::new(SharedIdentity::new(PeerIdentity { cluster, node })),
+        peers: Peers::over(SharedIdentity::new(PeerIdentity { cluster, node }), network),
         forming: Forming {
             id: node,
             name: members.name.clone(),
@@ -195,9 +206,17 @@ pub(crate) async fn stand(
 }
 
 /// Opens the peer port, so that a port in use is noticed before anything else happens.
-pub(crate) async fn open_port(address: SocketAddr) -> Result<TcpListener, BootError> {
-    let listening = TcpListener::bind(address).await;
+pub(crate) async fn open_port(
+    network: &dyn Network,
+    address: SocketAddr,
+) -> Result<Incoming, BootError> {
+    let listening = network.listen(address).await;
     listening.map_err(|source| BootError::Listen { address, source })
+}
+
+/// What Raft talks to other nodes with.
+pub(crate) fn transport(standing: &Standing) -> Arc<dyn Transport> {
+    Arc::new(GrpcTransport::new(standing.peers.clone()))
 }
 
 /// Builds Raft: loads the state and replays the log. Nothing of Raft runs yet.
@@ -206,12 +225,12 @@ pub(crate) async fn build<L>(
     settings: ConsensusSettings,
     log: L,
     state: Arc<dyn StateStore>,
+    transport: Arc<dyn Transport>,
     listener: Box<dyn Listener>,
 ) -> Result<Consensus, BootError>
 where
     L: RaftLogStorage<TypeConfig>,
 {
-    let transport = Arc::new(GrpcTransport::new(standing.peers.clone()));
     let witnessed = standing.witnessed.clone();
     let listener = Box::new(Witness {
         witnessed,
@@ -226,7 +245,7 @@ pub(crate) fn run(
     standing: Arc<Standing>,
     consensus: Consensus,
     core: Arc<dyn CoreView>,
-    port: TcpListener,
+    port: Incoming,
     start: impl FnOnce() + Send + 'static,
 ) -> Members {
     // Set once, here: whoever finds them empty is told that the node is starting.
@@ -263,7 +282,7 @@ pub(crate) fn run(
 async fn serve(
     standing: Arc<Standing>,
     consensus: Consensus,
-    port: TcpListener,
+    port: Incoming,
 ) -> Result<(), tonic::transport::Error> {
     let witnessed = standing.witnessed.clone();
     let retired = move |node| witnessed.is_retired(node);
@@ -280,6 +299,6 @@ async fn serve(
         .layer(guard)
         .add_service(peer)
         .add_service(consensus.service())
-        .serve_with_incoming(TcpIncoming::from(port).with_nodelay(Some(true)))
+        .serve_with_incoming(port)
         .await
 }

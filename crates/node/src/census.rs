@@ -73,7 +73,7 @@ impl Census {
             counters: self.counters,
             body_bytes_max: core.settings.body_bytes_max,
             draining: core.with_origin(|origin| origin.draining),
-            uptime_seconds: core.started.elapsed().as_secs(),
+            uptime_seconds: crate::since(core.started).as_secs(),
             node: name(core.me).unwrap_or_else(|| core.me.to_string()),
             leader: leader.and_then(name),
             members: membership.members.len() as u64,

@@ -1,6 +1,6 @@
 use std::{
     collections::{BTreeMap, VecDeque},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -9,6 +9,8 @@ use trellis_types::{
     NodeId, Timestamp,
     seeded::{Bug, planted},
 };
+
+use crate::WallClock;
 
 /// Samples that the offset is the largest of: about ten seconds of pings.
 const SAMPLES: usize = 50;
@@ -34,6 +36,7 @@ pub struct ClockReading {
 #[derive(Debug)]
 pub struct Clocks {
     base: Instant,
+    wall: WallClock,
     samples: Mutex<Samples>,
     heard: Mutex<BTreeMap<NodeId, (ClockReading, Instant)>>,
 }
@@ -73,15 +76,21 @@ impl OfficeClock {
 
 impl Default for Clocks {
     fn default() -> Self {
-        Self {
-            base: Instant::now(),
-            samples: Mutex::default(),
-            heard: Mutex::default(),
-        }
+        Self::beside(WallClock::default())
     }
 }
 
 impl Clocks {
+    /// The clocks of a machine whose wall clock is `wall`. Nothing is known of cluster time yet.
+    pub fn beside(wall: WallClock) -> Self {
+        Self {
+            base: crate::now(),
+            wall,
+            samples: Mutex::default(),
+            heard: Mutex::default(),
+        }
+    }
+
     /// A ping of a leader that counts, arrived just now.
     pub(crate) fn sample(&self, at: Timestamp, now: Instant) {
         let offset = signed(at.0) - signed(self.elapsed(now));
@@ -106,7 +115,7 @@ impl Clocks {
 
     /// What to answer to hello and to vote requests.
     pub fn reading(&self) -> ClockReading {
-        self.reading_at(crate::now(), wall_ms())
+        self.reading_at(crate::now(), self.wall.ms())
     }
 
     fn reading_at(&self, now: Instant, wall_ms: u64) -> ClockReading {
@@ -119,7 +128,16 @@ impl Clocks {
 
     /// What another node answered to hello or to a vote request, just now.
     pub fn heard(&self, node: NodeId, reading: ClockReading) {
-        self.heard.lock().insert(node, (reading, crate::now()));
+        self.heard_at(node, reading, crate::now());
+    }
+
+    /// What another node answered, and when that arrived here. An older answer of the same node is
+    /// forgotten, a newer one is not.
+    pub(crate) fn heard_at(&self, node: NodeId, reading: ClockReading, at: Instant) {
+        let mut heard = self.heard.lock();
+        if heard.get(&node).is_none_or(|(_, before)| *before <= at) {
+            heard.insert(node, (reading, at));
+        }
     }
 
     /// Forgets nodes for which `keep` is false.
@@ -137,9 +155,8 @@ impl Clocks {
         last: Timestamp,
         max_downtime: Duration,
         now: Instant,
-        wall_ms: u64,
     ) -> (OfficeClock, Start) {
-        let mut readings = vec![self.reading_at(now, wall_ms)];
+        let mut readings = vec![self.reading_at(now, self.wall.ms())];
         readings.extend(self.heard.lock().values().map(|(reading, at)| {
             let since = ms(now.saturating_duration_since(*at));
             ClockReading {
@@ -204,11 +221,6 @@ fn cold(readings: &mut [ClockReading], last: Timestamp, max_downtime: Duration) 
     median.min(ceiling).max(last)
 }
 
-/// This machine's wall clock in milliseconds since 1970.
-pub(crate) fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
-}
-
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -260,7 +272,7 @@ mod tests {
                 later(&clocks, 1_000),
             ),
         );
-        let (office, start) = clocks.take_office(Timestamp(51_000), DAY, later(&clocks, 1_500), 1);
+        let (office, start) = clocks.take_office(Timestamp(51_000), DAY, later(&clocks, 1_500));
         assert_eq!(start, Start::Warm);
         assert_eq!(office.now(later(&clocks, 1_500)), Timestamp(52_600));
         assert_eq!(office.now(later(&clocks, 2_500)), Timestamp(53_600));
@@ -270,12 +282,13 @@ mod tests {
     fn time_in_the_log_is_never_undercut() {
         let clocks = Clocks::default();
         clocks.sample(Timestamp(50_000), later(&clocks, 0));
-        let (office, _) = clocks.take_office(Timestamp(70_000), DAY, later(&clocks, 10), 1);
+        let (office, _) = clocks.take_office(Timestamp(70_000), DAY, later(&clocks, 10));
         assert_eq!(office.now(later(&clocks, 10)), Timestamp(70_000));
     }
 
     fn cold_start(walls: &[u64], last: u64, downtime: Duration) -> (u64, Start) {
-        let clocks = Clocks::default();
+        let own = walls[0];
+        let clocks = Clocks::beside(WallClock::new(move || own));
         let now = later(&clocks, 0);
         for (node, wall_ms) in walls.iter().enumerate().skip(1) {
             let reading = ClockReading {
@@ -287,7 +300,7 @@ mod tests {
                 .lock()
                 .insert(NodeId(node as u64), (reading, now));
         }
-        let (office, start) = clocks.take_office(Timestamp(last), downtime, now, walls[0]);
+        let (office, start) = clocks.take_office(Timestamp(last), downtime, now);
         (office.now(now).0, start)
     }
 

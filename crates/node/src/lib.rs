@@ -28,6 +28,7 @@ mod reads;
 mod server_stats;
 mod session;
 mod settings;
+mod surroundings;
 
 pub use answer::{Answer, TubeStats};
 pub use boot::*;
@@ -45,6 +46,7 @@ pub use outlet::{CloseReason, Outlet};
 pub use server_stats::ServerStats;
 pub use session::Session;
 pub use settings::{NodeSettings, Reads};
+pub use surroundings::{Surroundings, WallClock};
 pub use trellis_consensus::Owed;
 
 /// The two state machines of a node as values, for a search over everything that may happen to
@@ -60,7 +62,12 @@ pub mod model {
 pub(crate) use budget::Budget;
 pub(crate) use outlet::Line;
 
-/// This process' monotonic clock; a test may wind it by tokio's.
+/// This process' monotonic clock; a test may wind it by tokio's. Nothing here reads another one.
 pub(crate) fn now() -> std::time::Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// How long ago `moment` was, on that clock.
+pub(crate) fn since(moment: std::time::Instant) -> std::time::Duration {
+    now().saturating_duration_since(moment)
 }

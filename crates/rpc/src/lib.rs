@@ -6,12 +6,14 @@
 //! format. Source: architecture, sections 2, 5, 12.
 
 mod identity;
+mod network;
 mod peers;
 pub mod queue;
 
 pub use identity::{
     ClusterId, Identity, IdentityGuard, SharedIdentity, is_removed, other_cluster, sender,
 };
+pub use network::{Incoming, Network, PeerStream, Tcp};
 pub use peers::{Lane, PeerChannel, Peers, server};
 
 /// Messages, clients and servers as generated from `proto/trellis/*.proto`; the documentation

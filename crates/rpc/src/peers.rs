@@ -2,10 +2,6 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::timeout,
-};
 use tonic::{
     Request, Status,
     service::{Interceptor, interceptor::InterceptedService},
@@ -14,12 +10,10 @@ use tonic::{
 use trellis_types::NodeId;
 
 use crate::{
-    MESSAGE_BYTES_MAX, SharedIdentity,
+    MESSAGE_BYTES_MAX, Network, SharedIdentity, Tcp,
     pb::{peer_client::PeerClient, raft_client::RaftClient},
 };
 
-/// How long a connection may take to come up, name resolution included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A silent connection is asked after this time, and given up after the same time again.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// A stream never waits for window updates while this much is in flight: several full entries.
@@ -49,6 +43,7 @@ pub type PeerChannel = InterceptedService<Channel, Signature>;
 #[derive(Clone)]
 pub struct Peers {
     identity: SharedIdentity,
+    network: Arc<dyn Network>,
     channels: Arc<Mutex<HashMap<(NodeId, Lane), Known>>>,
 }
 
@@ -56,10 +51,16 @@ pub struct Peers {
 type Known = (String, Channel);
 
 impl Peers {
-    /// No connection yet.
+    /// No connection yet; they will be TCP.
     pub fn new(identity: SharedIdentity) -> Self {
+        Self::over(identity, Arc::new(Tcp))
+    }
+
+    /// No connection yet; they will go over `network`.
+    pub fn over(identity: SharedIdentity, network: Arc<dyn Network>) -> Self {
         Self {
             identity,
+            network,
             channels: Arc::default(),
         }
     }
@@ -77,13 +78,13 @@ impl Peers {
     /// INVALID_ARGUMENT if `address` is no host:port.
     pub fn channel(&self, node: NodeId, address: &str, lane: Lane) -> Result<PeerChannel, Status> {
         let channel = if node == NodeId::default() {
-            connection(address)?
+            self.connection(address)?
         } else {
             let mut channels = self.channels.lock();
             match channels.get(&(node, lane)) {
                 Some((known, channel)) if known == address => channel.clone(),
                 _ => {
-                    let channel = connection(address)?;
+                    let channel = self.connection(address)?;
                     channels.insert((node, lane), (address.to_owned(), channel.clone()));
                     channel
                 }
@@ -128,6 +129,24 @@ impl Peers {
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
     }
 
+    fn connection(&self, address: &str) -> Result<Channel, Status> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|_| Status::invalid_argument(format!("`{address}` is not host:port")))?
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let network = self.network.clone();
+        Ok(
+            endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
+                let address = uri.authority().map(ToString::to_string).unwrap_or_default();
+                let connecting = network.connect(&address);
+                async move { connecting.await.map(TokioIo::new) }
+            })),
+        )
+    }
+
     /// Closes the connections to `node` as soon as nothing uses them.
     pub fn forget(&self, node: NodeId) {
         self.channels.lock().retain(|(known, _), _| *known != node);
@@ -137,7 +156,7 @@ impl Peers {
     /// process listens (architecture, section 14). Silence, or a host that is away, is `false`.
     /// Takes at most a second.
     pub async fn connect_refused(&self, address: &str) -> bool {
-        matches!(connect(address).await, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+        matches!(self.network.connect(address).await, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
@@ -165,42 +184,6 @@ pub fn server() -> Server {
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-}
-
-fn connection(address: &str) -> Result<Channel, Status> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|_| Status::invalid_argument(format!("`{address}` is not host:port")))?
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    Ok(
-        endpoint.connect_with_connector_lazy(tower::service_fn(|uri: Uri| async move {
-            let address = uri.authority().map(ToString::to_string).unwrap_or_default();
-            connect(&address).await.map(TokioIo::new)
-        })),
-    )
-}
-
-/// Resolves `address` anew and takes the first of its addresses that answers.
-async fn connect(address: &str) -> io::Result<TcpStream> {
-    let attempt = async {
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in lookup_host(address).await? {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(stream);
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    };
-    timeout(CONNECT_TIMEOUT, attempt)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 #[cfg(test)]

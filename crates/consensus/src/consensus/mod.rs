@@ -14,13 +14,13 @@ use openraft::{
 };
 use tokio::{sync::watch, time::timeout};
 use trellis_queue::Machine;
-use trellis_rpc::pb::{self, raft_server::RaftServer};
+use trellis_rpc::pb::raft_server::RaftServer;
 use trellis_types::NodeId;
 
 use crate::{
     BuildError, ClockSource, ConsensusSettings, Elapsed, Front, Listener, Membership, Payload,
     PeerProgress, Position, ProposeError, RaftMetrics, RaftService, ReadError, Receipt, Role,
-    StateStore, Transport,
+    StateStore, Transport, VoterClock,
     clocks::Clocks,
     raft::{Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
     reads::Reads,
@@ -345,7 +345,7 @@ impl Consensus {
     }
 
     /// What the voters told of time when they answered this node's requests for votes in `term`.
-    pub fn clocks_of_voters(&self, term: u64) -> Vec<(NodeId, pb::Clock)> {
+    pub fn clocks_of_voters(&self, term: u64) -> Vec<VoterClock> {
         self.0.clocks.of_term(term)
     }
 

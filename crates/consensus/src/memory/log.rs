@@ -13,6 +13,7 @@ use openraft::{
     storage::{IOFlushed, LogState, RaftLogStorage},
 };
 use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::raft::{Entry, LogId, TypeConfig, VoteOf};
 
@@ -23,7 +24,7 @@ const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// Clones are the same log.
 #[derive(Clone, Default)]
-pub struct MemoryLog(Arc<Mutex<Inner>>);
+pub struct MemoryLog(Arc<Mutex<Inner>>, Arc<Notify>);
 
 #[derive(Default)]
 struct Inner {
@@ -34,13 +35,22 @@ struct Inner {
     /// The last entry that a power cut leaves.
     synced: Option<LogId>,
     synced_committed: Option<LogId>,
-    /// Written, not synced: the last entry of each append, and whom to tell.
-    pending: VecDeque<(Option<LogId>, IOFlushed<TypeConfig>)>,
+    /// Written, not synced, oldest first.
+    pending: VecDeque<Pending>,
     sync_delay: Duration,
     held: bool,
     failing: bool,
     /// The power is off: no sync ends any more.
     dead: bool,
+}
+
+/// One append that is not synced.
+struct Pending {
+    /// Its last entry.
+    last: Option<LogId>,
+    /// Whom to tell.
+    flushed: IOFlushed<TypeConfig>,
+    since: Instant,
 }
 
 impl MemoryLog {
@@ -54,12 +64,45 @@ impl MemoryLog {
         self.0.lock().sync_delay = delay;
     }
 
-    /// From now on no sync ends, until they are released again.
+    /// From now on no sync ends, that of a vote included, until they are released again.
     pub fn hold_syncs(&self, hold: bool) {
         let mut inner = self.0.lock();
         inner.held = hold;
         if !hold {
             inner.sync_all();
+        }
+        self.1.notify_waiters();
+    }
+
+    /// How long the oldest append has been waiting for its sync; `None` if none is.
+    pub fn oldest_write(&self) -> Option<Duration> {
+        let inner = self.0.lock();
+        inner.pending.front().map(|write| write.since.elapsed())
+    }
+
+    /// Appends that are not synced.
+    pub fn unsynced(&self) -> usize {
+        self.0.lock().pending.len()
+    }
+
+    /// Waits as long as a sync takes now.
+    async fn synced(&self) -> io::Result<()> {
+        let delay = self.0.lock().sync_delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        loop {
+            let released = self.1.notified();
+            {
+                let inner = self.0.lock();
+                if inner.failing {
+                    return Err(io::Error::other("the sync failed, as the test wants"));
+                }
+                if !inner.held && !inner.dead {
+                    return Ok(());
+                }
+            }
+            released.await;
         }
     }
 
@@ -71,8 +114,20 @@ impl MemoryLog {
     /// The power goes: the log that is found afterwards. What was not synced is lost. The old
     /// instance ends no sync any more; whoever still uses it must not be heard by others.
     pub fn crash(&self) -> Self {
+        self.crash_keeping(0)
+    }
+
+    /// As [`Self::crash`], but the first `kept` of the appends that were not synced have reached the
+    /// disk all the same, whole; what of the next one did is a torn tail, which a start throws away.
+    pub fn crash_keeping(&self, kept: usize) -> Self {
         let mut inner = self.0.lock();
         inner.dead = true;
+        let last = inner.last();
+        let reached = kept
+            .checked_sub(1)
+            .and_then(|nth| inner.pending.get(nth).or(inner.pending.back()))
+            .and_then(|write| write.last.min(last));
+        inner.synced = inner.synced.max(reached);
         let synced = inner.synced.map_or(0, |last| last.index + 1);
         let after = Inner {
             entries: inner
@@ -87,7 +142,7 @@ impl MemoryLog {
             synced_committed: inner.synced_committed,
             ..Inner::default()
         };
-        Self(Arc::new(Mutex::new(after)))
+        Self(Arc::new(Mutex::new(after)), Arc::default())
     }
 
     /// The indexes of the first and the last entry that is there.
@@ -113,7 +168,7 @@ impl Inner {
     }
 
     fn sync_one(&mut self) -> bool {
-        let Some((last, flushed)) = self.pending.pop_front() else {
+        let Some(Pending { last, flushed, .. }) = self.pending.pop_front() else {
             return false;
         };
         if self.failing {
@@ -144,6 +199,7 @@ impl RaftLogStorage<TypeConfig> for MemoryLog {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf) -> io::Result<()> {
+        self.synced().await?;
         self.0.lock().vote = Some(*vote);
         Ok(())
     }
@@ -176,7 +232,11 @@ impl RaftLogStorage<TypeConfig> for MemoryLog {
                 inner.entries.insert(index, entry);
             }
             let last = inner.last();
-            inner.pending.push_back((last, flushed));
+            inner.pending.push_back(Pending {
+                last,
+                flushed,
+                since: Instant::now(),
+            });
             if inner.sync_delay.is_zero() {
                 inner.sync_all();
                 return Ok(());
@@ -195,6 +255,7 @@ impl RaftLogStorage<TypeConfig> for MemoryLog {
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
+        self.synced().await?;
         let mut inner = self.0.lock();
         inner
             .entries

@@ -18,7 +18,7 @@ pub(crate) use convert::{log_id_from, log_id_to, vote_from, vote_to};
 pub use entry::{BadEntry, Entry};
 pub(crate) use network::Network;
 pub(crate) use responder::Responder;
-pub(crate) use state_machine::{Applied, blocking};
+pub(crate) use state_machine::Applied;
 pub use state_machine::{RaftSnapshot, SnapshotBuilder, SnapshotTransfer, StateMachine};
 
 use crate::Payload;

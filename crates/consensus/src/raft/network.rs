@@ -21,7 +21,7 @@ use openraft::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use trellis_rpc::pb::{
@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     Answered, ConsensusSettings, Member, Snapshot, SnapshotFile, Transport, TransportError,
-    clocks::Clocks, fail_stop,
+    blocking, clocks::Clocks, fail_stop,
 };
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -417,8 +417,8 @@ impl RaftNetworkV2<TypeConfig> for Connection {
     }
 }
 
-/// Reads a snapshot part by part on a thread that may block: the manifest, and the rest from where
-/// the receiver wants it. Ends early if nobody takes the parts.
+/// Reads a snapshot part by part, beside everything else: the manifest, and the rest from where the
+/// receiver wants it. Ends early if nobody takes the parts.
 fn parts(
     vote: VoteOf,
     snapshot: Arc<dyn Snapshot>,
@@ -427,17 +427,16 @@ fn parts(
     all_read: Arc<AtomicBool>,
 ) -> mpsc::Receiver<pb::SnapshotPart> {
     let (sender, receiver) = mpsc::channel(PARTS_AHEAD);
-    tokio::task::spawn_blocking(move || {
+    tokio::spawn(async move {
         let files = snapshot.files();
-        let send = |part| {
-            sender
-                .blocking_send(pb::SnapshotPart { part: Some(part) })
-                .is_ok()
+        let send = async |part| {
+            let part = pb::SnapshotPart { part: Some(part) };
+            sender.send(part).await.is_ok()
         };
-        if !send(Part::Manifest(manifest(vote, &*snapshot, &files))) {
+        if !send(Part::Manifest(manifest(vote, &*snapshot, &files))).await {
             return;
         }
-        let Ok(from) = from.blocking_recv() else {
+        let Ok(from) = from.await else {
             return;
         };
         let begun = Instant::now();
@@ -445,27 +444,33 @@ fn parts(
         let mut offset = from.offset;
         for (number, file) in (0_u32..).zip(&files).skip(from.file as usize) {
             while offset < file.len {
-                let data = match snapshot.read(&file.name, offset, CHUNK_BYTES) {
-                    Ok(data) if !data.is_empty() => data,
+                let (source, name) = (snapshot.clone(), file.name.clone());
+                let read = blocking(move || {
+                    let data = source.read(&name, offset, CHUNK_BYTES)?;
+                    let crc = crc32c::crc32c(&data);
+                    Ok((data, crc))
+                });
+                let (data, crc) = match read.await {
+                    Ok((data, crc)) if !data.is_empty() => (data, crc),
                     Ok(_) => {
                         return fail_stop(format_args!("{} of a snapshot is short", file.name));
                     }
                     Err(error) => return fail_stop(format_args!("reading a snapshot: {error}")),
                 };
                 let length = data.len() as u64;
-                let crc = crc32c::crc32c(&data);
-                if !send(Part::Chunk(pb::SnapshotChunk {
+                let chunk = pb::SnapshotChunk {
                     file: number,
                     offset,
                     data,
                     crc,
-                })) {
+                };
+                if !send(Part::Chunk(chunk)).await {
                     return;
                 }
                 offset += length;
                 sent += length;
-                let due = Duration::from_millis(sent.saturating_mul(1000) / rate.max(1));
-                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+                sleep_until(begun + Duration::from_millis(sent.saturating_mul(1000) / rate.max(1)))
+                    .await;
             }
             offset = 0;
         }

@@ -16,7 +16,8 @@ use trellis_types::{
 
 use super::{Contact, Entry, LogId, StoredMembership, TypeConfig};
 use crate::{
-    Listener, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore, fail_stop,
+    Listener, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore, blocking,
+    fail_stop,
 };
 
 /// Entries after which sockets are served even if more are at hand: a long replay must not hold
@@ -245,7 +246,10 @@ impl StateMachine {
         }
         let old = std::mem::replace(&mut *self.applied.machine.write(), loaded.machine);
         // Millions of jobs take a while to forget.
-        tokio::task::spawn_blocking(move || drop(old));
+        tokio::spawn(blocking(move || {
+            drop(old);
+            Ok(())
+        }));
         self.position = loaded.applied;
         self.membership = loaded.membership;
         self.show_replaced();
@@ -294,15 +298,6 @@ fn entries(position: Position, payload: Payload) -> Vec<trellis_queue::Entry> {
 fn stop(doing: &str, error: io::Error) -> io::Error {
     fail_stop(format_args!("{doing}: {error}"));
     error
-}
-
-/// Runs `work` where blocking is allowed.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {

@@ -14,7 +14,7 @@ use trellis_types::{OriginId, Timestamp};
 
 use super::term::TermOfOffice;
 use crate::{
-    clock::{OfficeClock, Start, wall_ms},
+    clock::{OfficeClock, Start},
     mind::Inner,
 };
 
@@ -120,8 +120,9 @@ async fn lead(core: &Arc<Inner>, consensus: &Consensus, term: u64) {
     if role.borrow_and_update().leads() != Some(term) {
         return;
     }
-    for (node, clock) in consensus.clocks_of_voters(term) {
-        core.clocks.heard(node, clock.into());
+    for told in consensus.clocks_of_voters(term) {
+        core.clocks
+            .heard_at(told.node, told.clock.into(), told.heard);
     }
     let members = consensus.membership().members;
     core.clocks.retain(|node| members.contains_key(&node));
@@ -129,7 +130,7 @@ async fn lead(core: &Arc<Inner>, consensus: &Consensus, term: u64) {
     let now = crate::now();
     let (clock, start) = core
         .clocks
-        .take_office(last, core.settings.max_downtime, now, wall_ms());
+        .take_office(last, core.settings.max_downtime, now);
     match start {
         Start::Warm => info!(term, at = clock.now(now).0, "leading"),
         Start::Cold { step_ms } => warn!(

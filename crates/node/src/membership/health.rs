@@ -53,7 +53,7 @@ impl Health {
 pub(crate) fn health(standing: &Standing) -> Health {
     let stage = standing.stage.borrow().clone();
     let draining = *standing.draining.borrow();
-    let heartbeat = standing.heartbeat.lock().elapsed();
+    let heartbeat = crate::since(*standing.heartbeat.lock());
     let live = heartbeat < HEARTBEAT_COUNTS_FOR && !matches!(stage, Stage::Stopped(_));
     let mut checks = vec![Check {
         name: "runtime",

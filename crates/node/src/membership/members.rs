@@ -1,10 +1,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tracing::{info, warn};
+use trellis_consensus::blocking;
 use trellis_rpc::{ClusterId, pb, pb::change_request::Change};
 
 use super::{
-    HOPS_MAX, Health, NodeStop, Refused, Stage, Standing, Status, blocking, changes, health, status,
+    HOPS_MAX, Health, NodeStop, Refused, Stage, Standing, Status, changes, health, status,
 };
 
 /// How often a change is passed on again when leadership moves in between.

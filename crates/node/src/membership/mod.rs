@@ -53,7 +53,7 @@ pub(crate) use reports::report;
 pub(crate) use service::{ANY_CLUSTER, ANY_TARGET, PeerService};
 pub(crate) use snapshots::{LOG_KEPT_BYTES_MAX, LogView, SnapshotPolicy};
 pub(crate) use stall::{Progress, StallVerdict, StallWatch};
-pub(crate) use standing::{Stage, Standing, blocking};
+pub(crate) use standing::{Stage, Standing};
 pub(crate) use succession::watch_leader;
 pub(crate) use table::{MemberTable, Seen};
 pub(crate) use upkeep::keep_up;

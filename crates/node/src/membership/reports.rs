@@ -9,13 +9,11 @@ use std::{
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tracing::{error, warn};
-use trellis_consensus::Consensus;
+use trellis_consensus::{Consensus, blocking};
 use trellis_rpc::{Lane, pb};
 use trellis_types::{NodeId, Run};
 
-use super::{
-    Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, Seen, Standing, blocking, convert,
-};
+use super::{Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, Seen, Standing, convert};
 
 /// How often a node reports. The figures that hellos are checked against are at most this old.
 const REPORT_PACE: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info};
-use trellis_consensus::{Consensus, Member, Membership, Role};
+use trellis_consensus::{Consensus, Member, Membership, Role, blocking};
 use trellis_rpc::{ClusterId, Peers, SharedIdentity};
 use trellis_types::{NodeId, Run};
 
@@ -222,11 +222,11 @@ impl Standing {
         self.stage.send_if_modified(|now| {
             let mut said = self.said.lock();
             if matches!(now, Stage::Stopped(_))
-                || (*now == stage && said.elapsed() < SAY_AGAIN_AFTER)
+                || (*now == stage && crate::since(*said) < SAY_AGAIN_AFTER)
             {
                 return false;
             }
-            *said = Instant::now();
+            *said = crate::now();
             match &stage {
                 Stage::Forming(why) => info!(why, "not part of a cluster yet"),
                 Stage::Hello(why) => info!(why, "not taking part yet"),
@@ -266,13 +266,4 @@ impl Standing {
         self.bell.notify_one();
         Ok(())
     }
-}
-
-/// Runs what may block on a thread that may.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|gone| Err(io::Error::other(gone)))
 }

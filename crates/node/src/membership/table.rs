@@ -40,7 +40,7 @@ pub(crate) struct MemberTable {
 impl MemberTable {
     /// Takes one row in; `age` is how old it was when it arrived.
     pub(crate) fn learn(&self, node: NodeId, seen: Seen, age: Duration) {
-        let now = Instant::now();
+        let now = crate::now();
         let at = now.checked_sub(age).unwrap_or(now);
         let mut rows = self.rows.lock();
         match rows.get_mut(&node) {
@@ -71,14 +71,14 @@ impl MemberTable {
         self.rows
             .lock()
             .get(&node)
-            .map(|(seen, at)| (seen.clone(), at.elapsed()))
+            .map(|(seen, at)| (seen.clone(), crate::since(*at)))
     }
 
     /// All rows with their ages.
     pub(crate) fn all(&self) -> Vec<(NodeId, Seen, Duration)> {
         let rows = self.rows.lock();
         rows.iter()
-            .map(|(node, (seen, at))| (*node, seen.clone(), at.elapsed()))
+            .map(|(node, (seen, at))| (*node, seen.clone(), crate::since(*at)))
             .collect()
     }
 

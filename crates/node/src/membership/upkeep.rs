@@ -8,13 +8,13 @@ use std::{
 
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
-use trellis_consensus::{Consensus, fail_stop};
+use trellis_consensus::{Consensus, blocking, fail_stop};
 use trellis_queue::{LeaderCommand, Setting};
 use trellis_types::NodeId;
 
 use super::{
     DiskSpace, DiskWatch, LOG_KEPT_BYTES_MAX, LogView, Progress, SnapshotPolicy, Stage,
-    StallVerdict, StallWatch, Standing, blocking,
+    StallVerdict, StallWatch, Standing,
     changes::{self, REPORT_COUNTS_FOR},
 };
 
@@ -34,7 +34,7 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        *keeper.standing.heartbeat.lock() = std::time::Instant::now();
+        *keeper.standing.heartbeat.lock() = crate::now();
         if *keeper.standing.stage.borrow() != Stage::Running {
             continue;
         }
@@ -69,7 +69,7 @@ impl Keeper {
             applied: metrics.applied.unwrap_or_default(),
             oldest_write: standing.disk.oldest_write(),
         };
-        match self.stall.look(standing.started.elapsed(), progress) {
+        match self.stall.look(crate::since(standing.started), progress) {
             StallVerdict::Fatal => {
                 fail_stop("a log write has been outstanding for 10 s and counts as failed");
             }
@@ -187,7 +187,7 @@ impl Keeper {
         });
         let snapshot = metrics.snapshot.map(|position| position.index);
         LogView {
-            now: standing.started.elapsed(),
+            now: crate::since(standing.started),
             grown: standing.disk.log_bytes_after(snapshot),
             keeping: standing.disk.log_index_keeping(LOG_KEPT_BYTES_MAX),
             state: standing.disk.state_bytes(),

@@ -22,7 +22,7 @@ use trellis_types::{NodeId, OriginId, Run, Timestamp, TubeName};
 
 use crate::{
     Budget, Clocks, CloseReason, CoreListener, Counters, Line, NodeMetrics, NodeSettings, Outlet,
-    Refused, Session,
+    Refused, Session, WallClock,
     leader::{Office, OfficeEvent, serve_forward, watch_role},
     neighbours::Neighbours,
     origin::{Effects, Origin, Phase, forward},
@@ -111,6 +111,16 @@ pub(crate) struct Running {
 impl Core {
     /// A core that does not serve yet. `bodies` are those of the state store.
     pub fn new(me: NodeId, settings: NodeSettings, bodies: Arc<dyn Bodies>) -> Self {
+        Self::beside(WallClock::default(), me, settings, bodies)
+    }
+
+    /// As [`Self::new`], on a machine whose wall clock is `wall`.
+    pub fn beside(
+        wall: WallClock,
+        me: NodeId,
+        settings: NodeSettings,
+        bodies: Arc<dyn Bodies>,
+    ) -> Self {
         let budget = Arc::new(Budget::default());
         let origin = Origin::new(
             budget.clone(),
@@ -123,7 +133,7 @@ impl Core {
             origin: Mutex::new(origin),
             budget,
             bodies,
-            clocks: Clocks::default(),
+            clocks: Clocks::beside(wall),
             forward_wake: Notify::new(),
             phase: watch::Sender::new(Phase::Fenced),
             reads: ReadQueue::default(),

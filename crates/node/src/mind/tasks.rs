@@ -2,7 +2,7 @@ use std::{io, sync::Arc};
 
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
-use trellis_consensus::fail_stop;
+use trellis_consensus::{blocking, fail_stop};
 use trellis_types::{OriginId, Run};
 
 use super::{Inner, LOOK_INTERVAL};
@@ -18,14 +18,12 @@ pub(super) async fn draw_runs(
         let fenced = *phase.borrow_and_update() == Phase::Fenced;
         if fenced && !core.is_stopping() {
             let next_run = next_run.clone();
-            let run = match tokio::task::spawn_blocking(move || next_run()).await {
-                Ok(Ok(run)) => run,
-                Ok(Err(error)) => {
+            let run = match blocking(move || next_run()).await {
+                Ok(run) => run,
+                Err(error) => {
                     fail_stop(format_args!("the run counter could not be raised: {error}"));
                     return;
                 }
-                // The runtime stops.
-                Err(_) => return,
             };
             let origin = OriginId { node: core.me, run };
             info!(%origin, "wants to open its origin");
