@@ -57,6 +57,7 @@ soak:
 	@$(CARGO) build --release --package trellis --bin trellis
 	@. tests/cache.sh; TRELLIS_BIN="$$CARGO_TARGET_DIR/release/trellis" TRELLIS_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --release --package trellis-tests --test failover --test silence --test long -- --nocapture --test-threads 1
+	@$(CARGO) test --release --package trellis-node --test idle_hour
 
 # Minutes: every state of the small worlds, a walk through random ones, every rule dropped in turn.
 model:

@@ -72,10 +72,10 @@ impl Story {
             seed,
             commit: String::new(),
             profile: profile_name,
-            // When all start together they take the time from wall clocks, as old as the answers that
-            // brought them were slow.
+            // When all start together they take the time from wall clocks, as old as the messages that
+            // brought them were slow: on a busy machine, a while.
             bounds: Bounds {
-                early_ms: 1_000,
+                early_ms: 400,
                 ..Bounds::default()
             },
             demands: Demands {

@@ -50,7 +50,7 @@ pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, Strin
 pub struct TestNode {
     pub core: Core,
     pub consensus: Consensus,
-    log: MemoryLog,
+    pub log: MemoryLog,
     state: MemoryState,
     runs: Arc<AtomicU64>,
 }
@@ -118,6 +118,10 @@ impl Cluster {
         )
         .await
         .expect("a sound log and state");
+        consensus.tell_time_with({
+            let core = core.clone();
+            Arc::new(move || core.clock_report())
+        });
         consensus.run();
         self.raft.attach(me, consensus.front());
         self.wires.attach(me, core.clone());
