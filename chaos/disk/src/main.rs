@@ -4,6 +4,7 @@ use std::{
     io::{Read, Write},
     os::unix::net::UnixListener,
     path::PathBuf,
+    process::ExitCode,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -47,16 +48,21 @@ enum What {
     Story(story::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().what {
+fn main() -> anyhow::Result<ExitCode> {
+    let holds = match Args::parse().what {
         What::Mount {
             at,
             objects,
             socket,
             sync_beneath,
-        } => mount(at, objects, socket, sync_beneath),
-        What::Story(args) => story::run(&args),
-    }
+        } => mount(at, objects, socket, sync_beneath).map(|()| true)?,
+        What::Story(args) => story::run(&args)?,
+    };
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn mount(at: PathBuf, objects: PathBuf, socket: PathBuf, sync_beneath: bool) -> anyhow::Result<()> {

@@ -43,8 +43,8 @@ pub(super) fn cut(scene: &Scene, count: usize) -> Result<Told> {
         }
         told.wait_for_answers(&cluster, chance.random_range(10..40))?;
         let keep = ["nothing", "prefix", "pages"][round as usize % 3];
-        let names = ["nothing", "prefix"][round as usize / 2 % 2];
-        let how = format!("keep={keep} names={names}");
+        let first = ["nothing", "prefix"][round as usize / 2 % 2];
+        let how = format!("keep={keep} names={first}");
         let lost = cluster.cut_power(&victims, &how, chance.random())?;
         for node in &victims {
             told.node(*node, NodeEvent::Killed);

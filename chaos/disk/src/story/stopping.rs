@@ -56,10 +56,7 @@ pub(super) fn stops(
         last: log.lines().last().unwrap_or_default().to_owned(),
         lines: said.len(),
     };
-    scene.say(format!(
-        "{rule}: node {node} ended: {status}: {}",
-        stopped.last
-    ));
+    scene.say(format!("{rule}: node {node} ended: {status}: {said:#?}"));
     Ok(stopped)
 }
 
