@@ -46,7 +46,7 @@ pub enum OpenError {
 
     /// The log can't be trusted.
     #[error(
-        "the log in {} is damaged ({detail}); nothing was changed. Move the data folder away and start the node again: it rejoins as a new member and gets everything from the others",
+        "the log in {} is damaged ({detail}); nothing was changed",
         dir.display()
     )]
     LogDamaged {
@@ -58,7 +58,7 @@ pub enum OpenError {
 
     /// The state can't be trusted.
     #[error(
-        "the state in {} is damaged ({detail}); nothing was changed. Move the data folder away and start the node again: it rejoins as a new member and gets everything from the others",
+        "the state in {} is damaged ({detail}); nothing was changed",
         dir.display()
     )]
     StateDamaged {
@@ -66,6 +66,25 @@ pub enum OpenError {
         dir: PathBuf,
         /// What was found.
         detail: String,
+    },
+
+    /// A note says that the node is out.
+    #[error(
+        "the data folder {} is quarantined: {why}",
+        dir.display()
+    )]
+    Quarantined {
+        /// Which folder.
+        dir: PathBuf,
+        /// What was found when it was quarantined.
+        why: String,
+    },
+
+    /// Nothing to rebuild.
+    #[error("the data folder {} holds no node", dir.display())]
+    NoNode {
+        /// Which folder.
+        dir: PathBuf,
     },
 
     /// The file system refused something.

@@ -1,8 +1,11 @@
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+
+use crate::{Quarantine, StoreOptions};
 
 /// What a store does when a write or fsync failed: it says so, once, and the process ends.
 ///
@@ -13,10 +16,16 @@ pub type FailStop = Arc<dyn Fn(&str) + Send + Sync>;
 /// whatever a later write would say: a disk that failed an fsync once may have dropped the pages
 /// and report success the next time (faults D27).
 ///
+/// A failure may also be that what is read is not what was written. Then the data folder is
+/// quarantined first, so that the next start does not try its luck with it.
+///
 /// Source: architecture, promise P9.
 #[derive(Clone)]
 pub(crate) struct Failure {
-    hook: FailStop,
+    fail_stop: FailStop,
+    damaged: FailStop,
+    /// Where a quarantine is noted.
+    folder: Option<PathBuf>,
     reason: Arc<OnceLock<String>>,
     wakers: Arc<Mutex<Vec<Waker>>>,
 }
@@ -25,9 +34,11 @@ pub(crate) struct Failure {
 type Waker = Box<dyn Fn() + Send + Sync>;
 
 impl Failure {
-    pub(crate) fn new(hook: FailStop) -> Self {
+    pub(crate) fn new(options: &StoreOptions, folder: Option<PathBuf>) -> Self {
         Self {
-            hook,
+            fail_stop: options.fail_stop.clone(),
+            damaged: options.damaged.clone(),
+            folder,
             reason: Arc::default(),
             wakers: Arc::default(),
         }
@@ -42,9 +53,36 @@ impl Failure {
     /// Stops the store for good. The hook is called by the first failure only. The caller holds no
     /// lock of the store.
     pub(crate) fn stop(&self, reason: impl fmt::Display) -> io::Error {
+        self.end(reason.to_string(), &self.fail_stop, || {})
+    }
+
+    /// The same because of `error` while doing `what`: damage if it is of that kind.
+    pub(crate) fn because(&self, what: impl fmt::Display, error: &io::Error) -> io::Error {
+        let reason = format!("{what}: {error}");
+        match error.kind() {
+            io::ErrorKind::InvalidData => self.damaged(reason),
+            _ => self.stop(reason),
+        }
+    }
+
+    /// The same because the files are damaged: the folder is quarantined.
+    pub(crate) fn damaged(&self, reason: impl fmt::Display) -> io::Error {
         let reason = reason.to_string();
+        let note = Quarantine::damaged(&reason);
+        let ended = self.end(reason, &self.damaged, || {
+            let noted = self.folder.as_deref().map(|folder| note.write(folder));
+            if let Some(Err(error)) = noted {
+                // The next start finds the damage itself, or fails as well.
+                tracing::error!(%error, "the quarantine can't be noted");
+            }
+        });
+        io::Error::new(io::ErrorKind::InvalidData, ended)
+    }
+
+    fn end(&self, reason: String, hook: &FailStop, before: impl FnOnce()) -> io::Error {
         if self.reason.set(reason.clone()).is_ok() {
-            (self.hook)(&reason);
+            before();
+            hook(&reason);
             for wake in self.wakers.lock().iter() {
                 wake();
             }

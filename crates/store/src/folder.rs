@@ -15,14 +15,22 @@ pub(crate) struct FolderLock {
     _file: File,
 }
 
-/// Makes the folder if need be, locks it, and checks or writes its format.
-pub(crate) fn claim(dir: &Path) -> Result<FolderLock, OpenError> {
+/// Makes the folder if need be and locks it.
+pub(crate) fn lock_made(dir: &Path) -> Result<FolderLock, OpenError> {
+    fs::create_dir_all(dir).map_err(|source| OpenError::Io {
+        what: "can't make the data folder",
+        dir: dir.to_owned(),
+        source,
+    })?;
+    lock(dir)
+}
+
+/// Checks the format of a locked folder, or writes it.
+pub(crate) fn claim(dir: &Path) -> Result<(), OpenError> {
     let at = |what: &'static str| {
         let dir = dir.to_owned();
         move |source| OpenError::Io { what, dir, source }
     };
-    fs::create_dir_all(dir).map_err(at("can't make the data folder"))?;
-    let lock = lock(dir)?;
     match fs::read_to_string(dir.join("FORMAT")) {
         Ok(text) => check_format(dir, &text)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -41,12 +49,17 @@ pub(crate) fn claim(dir: &Path) -> Result<FolderLock, OpenError> {
                 sync_dir(parent).map_err(at("can't sync the folder above the data folder"))?;
             }
         }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(OpenError::NoFormat {
+                dir: dir.to_owned(),
+            });
+        }
         Err(error) => return Err(at("can't read FORMAT in the data folder")(error)),
     }
-    Ok(lock)
+    Ok(())
 }
 
-fn lock(dir: &Path) -> Result<FolderLock, OpenError> {
+pub(crate) fn lock(dir: &Path) -> Result<FolderLock, OpenError> {
     let io_error = |source| OpenError::Io {
         what: "can't open LOCK in the data folder",
         dir: dir.to_owned(),

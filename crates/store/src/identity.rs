@@ -183,9 +183,8 @@ impl IdentityStore {
         let mut changed = present.clone();
         how(&mut changed);
         if let Err(error) = write(self.shared.engine.as_ref(), &changed) {
-            return Err(self.shared.failure.stop(format_args!(
-                "the node's identity can't be written: {error}"
-            )));
+            let what = "the node's identity can't be written";
+            return Err(self.shared.failure.because(what, &error));
         }
         *present = changed.clone();
         Ok(changed)

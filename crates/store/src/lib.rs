@@ -1,8 +1,9 @@
 //! Floor 4: what a node keeps. The only place that knows RocksDB.
 //!
 //! A data folder holds `LOCK`, `FORMAT`, `log/` (the raft log and the node's identity, synced),
-//! `state/<generation>/` (the mirror of the machine, written behind apply), `state/CURRENT` and
-//! `snapshots/<id>/`.
+//! `state/<generation>/` (the mirror of the machine, written behind apply), `state/CURRENT`,
+//! `snapshots/<id>/`; `quarantine` while the node is out, and `evidence/<time>/` with what was in the
+//! folder before it was rebuilt.
 //!
 //! Architecture invariant: nothing here decides anything about jobs or terms. It keeps what it is
 //! given, in order, and says so when it is on disk; when the disk fails it stops the process.
@@ -15,9 +16,11 @@ mod folder;
 mod free_space;
 mod gate;
 mod identity;
+mod journal;
 mod log;
 mod metrics;
 mod options;
+mod quarantine;
 mod rocks;
 mod snapshot;
 mod state;
@@ -30,6 +33,7 @@ pub use identity::{IdentityStore, StoredIdentity};
 pub use log::{LogEngine, LogReader, LogStore, Step};
 pub use metrics::{LogMetrics, StateMetrics};
 pub use options::{LogOptions, StateOptions, StoreOptions};
+pub use quarantine::{Quarantine, QuarantineKind, has_evidence, rebuild};
 pub use state::StateMirror;
 pub use store::{Opened, Store};
 

@@ -14,6 +14,8 @@ pub struct StoreOptions {
     pub state: StateOptions,
     /// Called once, with one sentence, when a write or fsync failed.
     pub fail_stop: FailStop,
+    /// Called instead when what was read is not what was written; the folder is quarantined then.
+    pub damaged: FailStop,
 }
 
 impl Default for StoreOptions {
@@ -22,6 +24,7 @@ impl Default for StoreOptions {
             log: LogOptions::default(),
             state: StateOptions::default(),
             fail_stop: Arc::new(|reason| trellis_consensus::fail_stop(reason)),
+            damaged: Arc::new(|reason| trellis_consensus::fail_stop(reason)),
         }
     }
 }
@@ -36,7 +39,8 @@ pub struct LogOptions {
     /// further behind is served from disk.
     pub tail_bytes: usize,
     /// Bytes that may wait for the writer; beyond it an append waits, which is the last resort:
-    /// Raft itself stands still meanwhile.
+    /// Raft itself stands still meanwhile, and hears no leader. The tail holds the same bytes, so
+    /// that what waits here costs no further memory up to [`Self::tail_bytes`].
     pub queue_bytes: usize,
     /// Bytes written with one sync at most; one entry is written however large.
     pub batch_bytes: usize,
@@ -57,7 +61,7 @@ impl Default for LogOptions {
         Self {
             sync: true,
             tail_bytes: 256 * 1024 * 1024,
-            queue_bytes: 64 * 1024 * 1024,
+            queue_bytes: 256 * 1024 * 1024,
             batch_bytes: 16 * 1024 * 1024,
             read_bytes: 4 * 1024 * 1024,
             write_outstanding_max: Duration::from_secs(10),

@@ -1,12 +1,29 @@
 //! What both RocksDB instances have in common.
 
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use rocksdb::{AsColumnFamilyRef, DB, Error, ErrorKind, InfoLogger, LogLevel, Options};
 
+/// The first damage that an instance has met in the background; nothing else tells of which kind a
+/// background error was.
+#[derive(Clone, Default)]
+pub(crate) struct Troubles(Arc<OnceLock<String>>);
+
+impl Troubles {
+    fn note(&self, line: &str) {
+        if line.contains("Corruption: ") {
+            // The first one is the cause of all others.
+            let _ = self.0.set(line.to_owned());
+        }
+    }
+}
+
 /// Options of an instance that writes nothing while nothing is asked of it: no periodic dumps, no
 /// info log of its own (warnings go to ours).
-pub(crate) fn instance_options() -> Options {
+pub(crate) fn instance_options() -> (Options, Troubles) {
+    let troubles = Troubles::default();
+    let noted = troubles.clone();
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
@@ -15,10 +32,13 @@ pub(crate) fn instance_options() -> Options {
     options.set_max_background_jobs(2);
     options.set_info_logger(InfoLogger::new_callback_logger(
         LogLevel::Warn,
-        |level, line| {
+        move |level, line| {
             let line = line.trim_end();
             match level {
-                LogLevel::Error | LogLevel::Fatal => tracing::error!(line, "RocksDB"),
+                LogLevel::Error | LogLevel::Fatal => {
+                    noted.note(line);
+                    tracing::error!(line, "RocksDB");
+                }
                 LogLevel::Warn => tracing::warn!(line, "RocksDB"),
                 LogLevel::Debug | LogLevel::Info | LogLevel::Header => {
                     tracing::debug!(line, "RocksDB")
@@ -26,7 +46,7 @@ pub(crate) fn instance_options() -> Options {
             }
         },
     ));
-    options
+    (options, troubles)
 }
 
 /// A family that the instance was opened with.
@@ -36,13 +56,31 @@ pub(crate) fn family<'a>(db: &'a DB, name: &str) -> io::Result<&'a impl AsColumn
 }
 
 /// A flush or compaction that failed in the background shows nowhere else until it is too late.
-pub(crate) fn health(db: &DB) -> io::Result<()> {
+pub(crate) fn health(db: &DB, troubles: &Troubles) -> io::Result<()> {
     match db.property_int_value(rocksdb::properties::BACKGROUND_ERRORS) {
         Ok(None | Some(0)) => Ok(()),
-        Ok(Some(count)) => Err(io::Error::other(format!(
-            "RocksDB had {count} background error(s); its warnings say which"
-        ))),
+        Ok(Some(count)) => Err(match troubles.0.get() {
+            Some(damage) => io::Error::new(io::ErrorKind::InvalidData, damage.clone()),
+            None => io::Error::other(format!(
+                "RocksDB had {count} background error(s); its warnings say which"
+            )),
+        }),
         Err(error) => Err(io_error(error)),
+    }
+}
+
+/// Why an instance that should be there can't be opened. Files that are missing, families that it
+/// does not know of, and what the disk can't read any more are damage as well.
+pub(crate) fn open_error(error: Error) -> io::Error {
+    let unreadable = ["No such file or directory", "Input/output error"];
+    let damage = match error.kind() {
+        ErrorKind::Corruption | ErrorKind::NotFound | ErrorKind::InvalidArgument => true,
+        ErrorKind::IOError => unreadable.iter().any(|why| error.as_ref().contains(why)),
+        _ => false,
+    };
+    match damage {
+        true => io::Error::new(io::ErrorKind::InvalidData, error.into_string()),
+        false => io_error(error),
     }
 }
 

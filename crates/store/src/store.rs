@@ -8,7 +8,7 @@ use crate::gate::Gate;
 use crate::identity::{IdentityStore, StoredIdentity};
 use crate::log::{LogEngine, LogStore, RocksLog};
 use crate::state::{Pointer, StateMirror};
-use crate::{OpenError, StoreOptions};
+use crate::{OpenError, Quarantine, QuarantineKind, StoreOptions, quarantine};
 
 /// A node's data folder.
 pub struct Store;
@@ -23,6 +23,8 @@ pub struct Opened {
     pub state: Arc<StateMirror>,
     /// Changes who the node is.
     pub meta: IdentityStore,
+    /// Why the state must not be relied upon, if a note in the folder says so.
+    pub quarantined: Option<String>,
     /// Keeps everybody else out. Dropped last of what is in here.
     pub lock: StoreLock,
 }
@@ -35,11 +37,12 @@ pub struct StoreLock {
 impl Store {
     /// Opens the data folder `dir`, which is made if need be: locks it, checks its format, reads
     /// the log back (all of it, each entry's checksum), opens the state. Blocks for about a second
-    /// per GiB of log.
+    /// per GiB of log. A rebuilding that was interrupted is brought to its end first.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: in use, of a newer format, damaged, or refused by the file system. Nothing
+    /// [`OpenError`]: in use, of a newer format, quarantined because it was damaged before,
+    /// damaged (then it is quarantined from now on), or refused by the file system. Nothing else
     /// was changed then.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Opened, OpenError> {
         Self::open_with(dir, options, |engine| engine)
@@ -51,11 +54,38 @@ impl Store {
         options: StoreOptions,
         wrap: impl FnOnce(Arc<dyn LogEngine>) -> Arc<dyn LogEngine>,
     ) -> Result<Opened, OpenError> {
-        let lock = folder::claim(dir)?;
-        let failure = Failure::new(options.fail_stop);
+        let lock = folder::lock_made(dir)?;
+        let quarantined = look_for_quarantine(dir)?;
+        let opened = Self::open_locked(dir, options, wrap, lock, quarantined);
+        if let Err(OpenError::LogDamaged { detail: why, .. }) = &opened {
+            note_damage(dir, format!("the raft log is damaged: {why}"));
+        }
+        if let Err(OpenError::StateDamaged { detail: why, .. }) = &opened {
+            note_damage(dir, format!("the state is damaged: {why}"));
+        }
+        opened
+    }
+
+    fn open_locked(
+        dir: &Path,
+        options: StoreOptions,
+        wrap: impl FnOnce(Arc<dyn LogEngine>) -> Arc<dyn LogEngine>,
+        lock: FolderLock,
+        quarantined: Option<String>,
+    ) -> Result<Opened, OpenError> {
+        folder::claim(dir)?;
+        let failure = Failure::new(&options, Some(dir.to_owned()));
         let gate = Arc::new(Gate::new());
 
         let log_failed = |error| failed(dir, "can't open the log in", error, Part::Log);
+        if !dir.join("log/CURRENT").exists() && dir.join("state/CURRENT").exists() {
+            // The state is made after the log. An empty log beside it would be a node that has
+            // forgotten its votes.
+            return Err(OpenError::LogDamaged {
+                dir: dir.to_owned(),
+                detail: "its CURRENT is missing".to_owned(),
+            });
+        }
         let engine = RocksLog::open(&dir.join("log"), &options.log).map_err(log_failed)?;
         let engine = wrap(Arc::new(engine));
         let log = LogStore::open(engine.clone(), options.log, failure.clone(), gate.clone())
@@ -83,8 +113,40 @@ impl Store {
             log,
             state: Arc::new(state),
             meta,
+            quarantined,
             lock: StoreLock { _lock: lock },
         })
+    }
+}
+
+/// What a note in the folder says; `Some` if it may be opened all the same.
+fn look_for_quarantine(dir: &Path) -> Result<Option<String>, OpenError> {
+    let failed = |source| OpenError::Io {
+        what: "can't read the quarantine's note in",
+        dir: dir.to_owned(),
+        source,
+    };
+    let Some(note) = Quarantine::read(dir).map_err(failed)? else {
+        return Ok(None);
+    };
+    match note.kind {
+        QuarantineKind::Damaged => Err(OpenError::Quarantined {
+            dir: dir.to_owned(),
+            why: note.why,
+        }),
+        QuarantineKind::Differs => Ok(Some(note.why)),
+        QuarantineKind::Rebuilding(_) => {
+            quarantine::finish(dir, &note).map_err(failed)?;
+            Ok(None)
+        }
+    }
+}
+
+/// So that the next start does not try its luck with it.
+fn note_damage(dir: &Path, why: String) {
+    if let Err(error) = Quarantine::damaged(why).write(dir) {
+        // The next start finds the damage again.
+        tracing::error!(%error, "the quarantine can't be noted");
     }
 }
 

@@ -108,7 +108,10 @@ impl LogReader {
         };
         match tokio::task::spawn_blocking(read).await {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(self.damage(error)),
+            Ok(Err(error)) => Err(self
+                .shared
+                .failure
+                .because("the raft log can't be read", &error)),
             Err(error) => Err(io::Error::other(error)),
         }
     }
@@ -118,7 +121,7 @@ impl LogReader {
     fn damage(&self, what: impl std::fmt::Display) -> io::Error {
         self.shared
             .failure
-            .stop(format_args!("the raft log is damaged: {what}"))
+            .damaged(format_args!("the raft log is damaged: {what}"))
     }
 
     fn clamp(&self, range: &impl RangeBounds<u64>) -> Range<u64> {

@@ -11,8 +11,9 @@ use rocksdb::{
 use trellis_types::seeded::{Bug, planted};
 
 use super::engine::{LogEngine, Step};
+use crate::journal;
 use crate::options::LogOptions;
-use crate::rocks;
+use crate::rocks::{self, Troubles};
 
 /// Frames by (group, index). The group is 0 until there are several.
 const ENTRIES: &str = "log";
@@ -27,15 +28,18 @@ const GROUP: u16 = 0;
 /// is compressed.
 pub(crate) struct RocksLog {
     db: DB,
+    troubles: Troubles,
     sync: bool,
 }
 
 impl RocksLog {
     pub(crate) fn open(dir: &Path, options: &LogOptions) -> io::Result<Self> {
-        let mut instance = rocks::instance_options();
+        journal::check(dir)?;
+        let (mut instance, troubles) = rocks::instance_options();
         instance.set_max_open_files(256);
-        // A cut-off last record is what a crash leaves behind. Anything else that is wrong in the
-        // write-ahead log stops the opening; the default would drop all that follows, silently.
+        // A cut-off last record is what a crash leaves behind (that it is no more than that, the
+        // look at the journals has shown). Anything else that is wrong in the write-ahead log
+        // stops the opening; the default would drop all that follows, silently.
         instance.set_wal_recovery_mode(if planted(Bug::TornTailInTheMiddle) {
             DBRecoveryMode::PointInTime
         } else {
@@ -64,9 +68,10 @@ impl RocksLog {
                 ColumnFamilyDescriptor::new(HARD, hard),
             ],
         )
-        .map_err(rocks::io_error)?;
+        .map_err(rocks::open_error)?;
         Ok(Self {
             db,
+            troubles,
             sync: options.sync,
         })
     }
@@ -139,7 +144,7 @@ impl LogEngine for RocksLog {
     }
 
     fn health(&self) -> io::Result<()> {
-        rocks::health(&self.db)
+        rocks::health(&self.db, &self.troubles)
     }
 }
 

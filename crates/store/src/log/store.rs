@@ -206,9 +206,7 @@ fn watch(shared: &Shared) {
             outstanding.as_secs()
         ));
     } else if let Err(error) = shared.engine.health() {
-        shared
-            .failure
-            .stop(format_args!("the raft log failed: {error}"));
+        shared.failure.because("the raft log failed", &error);
     }
 }
 

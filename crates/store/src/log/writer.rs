@@ -237,7 +237,7 @@ impl Writer {
                 Err(error) => {
                     let error = shared
                         .failure
-                        .stop(format_args!("the raft log can't be written: {error}"));
+                        .because("the raft log can't be written", &error);
                     shared.give_up(ops, &error.to_string());
                     break;
                 }
@@ -411,7 +411,7 @@ impl Writer {
                 if let Err(error) = shared.engine.reclaim(index) {
                     shared
                         .failure
-                        .stop(format_args!("room of the raft log can't be freed: {error}"));
+                        .because("room of the raft log can't be freed", &error);
                 }
             })
             .ok();

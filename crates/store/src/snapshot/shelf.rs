@@ -9,12 +9,14 @@ use trellis_consensus::{Snapshot, SnapshotFile};
 use super::incoming::{Complete, Incoming, Unfinished};
 use super::manifest::{Manifest, is_immutable, is_scratch, sum};
 use super::stored::{Stored, data};
+use crate::failure::Failure;
 use crate::folder;
 use crate::state::{Generation, position_in};
 
 /// The folder of snapshots. One is current; older ones stay while they are being read.
 pub(crate) struct Shelf {
     folder: PathBuf,
+    failure: Failure,
     current: Mutex<Option<Arc<Stored>>>,
     building: Mutex<()>,
 }
@@ -26,12 +28,12 @@ impl Shelf {
     /// # Errors
     ///
     /// What the disk said.
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path, failure: Failure) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut newest: Option<Stored> = None;
         for item in fs::read_dir(folder)? {
             let path = item?.path();
-            let whole = match Stored::open(path.clone()) {
+            let whole = match Stored::open(path.clone(), &failure) {
                 Ok(whole) => whole,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     tracing::warn!(path = %path.display(), %error, "a damaged snapshot is removed");
@@ -57,6 +59,7 @@ impl Shelf {
         }
         Ok(Self {
             folder: folder.to_owned(),
+            failure,
             current: Mutex::new(newest.map(Arc::new)),
             building: Mutex::new(()),
         })
@@ -131,7 +134,7 @@ impl Shelf {
         fs::rename(complete.folder.path()?, &path)?;
         complete.folder.keep()?;
         folder::sync_dir(&self.folder)?;
-        let stored = Arc::new(Stored::new(path, complete.manifest));
+        let stored = Arc::new(Stored::new(path, complete.manifest, &self.failure));
         if let Some(older) = current.replace(stored.clone()) {
             older.retire();
         }

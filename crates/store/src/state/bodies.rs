@@ -181,7 +181,7 @@ impl KeptBody for OnDisk {
             Err(error) => Err(self
                 .shared
                 .failure
-                .stop(format_args!("the state can't be read: {error}"))),
+                .because("the state can't be read", &error)),
         }
     }
 }

@@ -160,6 +160,7 @@ impl Front {
         let mut window = Window {
             applied,
             membership: self.membership.clone(),
+            digest: machine.digest(),
             rows: Vec::with_capacity(self.rows.len() + self.jobs.len()),
             bodies: HashMap::new(),
             dropped: Vec::new(),

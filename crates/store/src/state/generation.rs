@@ -20,8 +20,9 @@ use trellis_types::{
 use super::front::Known;
 use super::window::Window;
 use crate::codec;
+use crate::journal;
 use crate::options::StateOptions;
-use crate::rocks;
+use crate::rocks::{self, Troubles};
 
 /// Small things: applied index, membership, the machine's one row of counters, orphans.
 const META: &str = "meta";
@@ -38,12 +39,16 @@ const ROW_FAMILIES: [&str; 4] = [TUBES, ORIGINS, JOBS, WAITS];
 const APPLIED: &[u8] = b"applied";
 const MEMBERSHIP: &[u8] = b"membership";
 const MACHINE: &[u8] = b"machine";
+/// The machine's digest at the applied index: what is loaded has the same, or is not what was
+/// written (a write that the disk lost or put elsewhere has a good checksum, faults D36).
+const DIGEST: &[u8] = b"digest";
 const ORPHAN: &[u8] = b"orphan/";
 
 /// One RocksDB instance with a state in it. Installing a snapshot makes a new one; the old one's
 /// files go when the last reader has let go of it.
 pub(crate) struct Generation {
     db: DB,
+    troubles: Troubles,
     number: u64,
     // Dropped after the instance, in this order.
     remains: Remains,
@@ -73,16 +78,25 @@ impl Generation {
     ///
     /// `InvalidData` if the files are damaged; else what the disk said.
     pub(crate) fn open(path: &Path, number: u64, options: &StateOptions) -> io::Result<Self> {
-        let mut instance = instance_options();
+        journal::check(path)?;
+        let is_there = path.join("CURRENT").exists();
+        if !is_there && (number > 1 || has_tables(path)?) {
+            return Err(codec::invalid(format!(
+                "generation {number} is missing or without its CURRENT"
+            )));
+        }
+        let (mut instance, troubles) = rocks::instance_options();
+        instance.create_if_missing(!is_there);
         instance.set_max_background_jobs(3);
         instance.set_max_open_files(1024);
         // The write-ahead log is off, so a flush of one family alone would leave a state that
         // never was.
         instance.set_atomic_flush(true);
         let families = family_options(options);
-        let db = DB::open_cf_descriptors(&instance, path, families).map_err(rocks::io_error)?;
+        let db = DB::open_cf_descriptors(&instance, path, families).map_err(rocks::open_error)?;
         let generation = Self {
             db,
+            troubles,
             number,
             remains: Remains {
                 path: path.to_owned(),
@@ -170,6 +184,15 @@ impl Generation {
             return Err(error);
         }
         let machine = machine.map_err(|bad| codec::invalid(bad.0))?;
+        // One that an older version wrote has none.
+        if let Some(digest) = self.db.get_cf(meta, DIGEST).map_err(rocks::io_error)?
+            && digest != machine.digest().to_be_bytes()
+        {
+            return Err(codec::invalid(format!(
+                "its digest is {:016x}, which is not the one that was written with it",
+                machine.digest()
+            )));
+        }
         Ok(Loaded {
             machine,
             applied,
@@ -226,6 +249,7 @@ impl Generation {
                 .map_err(rocks::io_error)?;
         }
         batch.put_cf(meta, APPLIED, codec::encode_position(window.applied));
+        batch.put_cf(meta, DIGEST, window.digest.to_be_bytes());
         batch.put_cf(
             meta,
             MEMBERSHIP,
@@ -256,7 +280,7 @@ impl Generation {
 
     /// `Err` if a flush or compaction failed behind our back.
     pub(crate) fn health(&self) -> io::Result<()> {
-        rocks::health(&self.db)
+        rocks::health(&self.db, &self.troubles)
     }
 
     /// The body of `job`, if it is there.
@@ -333,8 +357,9 @@ impl Generation {
 ///
 /// `InvalidData` if that is no state or it has no position; else what the disk said.
 pub(crate) fn position_in(path: &Path) -> io::Result<(Position, Membership)> {
-    let db = DB::open_cf_for_read_only(&instance_options(), path, FAMILIES, false)
-        .map_err(rocks::io_error)?;
+    let (instance, _) = rocks::instance_options();
+    let db =
+        DB::open_cf_for_read_only(&instance, path, FAMILIES, false).map_err(rocks::open_error)?;
     let (applied, membership) = position_of(&db)?;
     let applied = applied.ok_or_else(|| codec::invalid("a state without a position"))?;
     Ok((applied, membership))
@@ -398,8 +423,20 @@ fn orphan(job: JobId) -> Vec<u8> {
     [ORPHAN, &job.0.to_be_bytes()].concat()
 }
 
-fn instance_options() -> Options {
-    rocks::instance_options()
+/// Whether there is anything in `path` that a state has written once.
+fn has_tables(path: &Path) -> io::Result<bool> {
+    match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(items) => {
+            for item in items {
+                if item?.path().extension().is_some_and(|kind| kind == "sst") {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+    }
 }
 
 fn family_options(options: &StateOptions) -> Vec<ColumnFamilyDescriptor> {

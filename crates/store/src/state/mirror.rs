@@ -20,6 +20,7 @@ use super::generation::Generation;
 use super::pointer::Pointer;
 use super::shared::{Line, Shared, as_gauge};
 use super::writer::Threads;
+use crate::Quarantine;
 use crate::codec;
 use crate::failure::Failure;
 use crate::folder;
@@ -66,11 +67,15 @@ impl StateMirror {
                 first
             }
         };
-        clear_leftovers(folder, pointer)?;
+        // Of a quarantined node nothing is deleted.
+        let keeps = folder.parent().is_some_and(Quarantine::is_set);
+        if !keeps && (pointer.generation == 1 || pointer.path(folder).exists()) {
+            clear_leftovers(folder, pointer)?;
+        }
         let generation = Generation::open(&pointer.path(folder), pointer.generation, &options)?;
         let (applied, membership) = generation.position()?;
         let known = generation.known()?;
-        let shelf = Shelf::open(snapshots)?;
+        let shelf = Shelf::open(snapshots, failure.clone())?;
         let snapshot = shelf.current().map(|snapshot| snapshot.position());
         if snapshot > applied {
             return Err(codec::invalid(
@@ -168,6 +173,10 @@ impl StateMirror {
         self.threads.lock().take();
     }
 
+    pub(crate) fn generation_for_stories(&self) -> Arc<Generation> {
+        self.shared.generation()
+    }
+
     /// Makes durable what is written.
     pub(crate) fn flush(&self) {
         self.shared.flush(&self.shared.generation()).unwrap();
@@ -201,15 +210,8 @@ impl Drop for StateMirror {
 
 impl StateStore for StateMirror {
     fn load(&self) -> io::Result<Loaded> {
-        self.shared.generation().load().map_err(|error| {
-            if error.kind() != io::ErrorKind::InvalidData {
-                return error;
-            }
-            codec::invalid(format!(
-                "the state in {} is damaged ({error}). Move the data folder away and start the node again: it rejoins as a new member and gets everything from the others",
-                self.shared.folder.display()
-            ))
-        })
+        let loaded = self.shared.generation().load();
+        loaded.map_err(|error| self.shared.failure.because("the state is damaged", &error))
     }
 
     fn record(

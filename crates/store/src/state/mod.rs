@@ -17,3 +17,5 @@ pub use mirror::StateMirror;
 
 pub(crate) use generation::{Generation, position_in};
 pub(crate) use pointer::Pointer;
+#[cfg(test)]
+pub(crate) use window::Window;

@@ -46,7 +46,17 @@ impl Pointer {
         folder::replace_file(&folder.join("CURRENT"), self.to_string().as_bytes())
     }
 
+    fn body(self) -> String {
+        let installed = self.installed.map(|index| format!("installed {index}\n"));
+        format!(
+            "generation {}\n{}",
+            self.generation,
+            installed.unwrap_or_default()
+        )
+    }
+
     fn parse(text: &str) -> Option<Self> {
+        let mut crc = None;
         let mut pointer = Self {
             generation: 0,
             installed: None,
@@ -55,20 +65,20 @@ impl Pointer {
             match line.split_once(' ')? {
                 ("generation", number) => pointer.generation = number.parse().ok()?,
                 ("installed", index) => pointer.installed = Some(index.parse().ok()?),
+                // Of what stands before it. An older version wrote none.
+                ("crc", sum) => crc = Some(u32::from_str_radix(sum, 16).ok()?),
                 _ => return None,
             }
         }
-        (pointer.generation > 0).then_some(pointer)
+        let good = crc.is_none_or(|crc| crc == crc32c::crc32c(pointer.body().as_bytes()));
+        (pointer.generation > 0 && good).then_some(pointer)
     }
 }
 
 impl std::fmt::Display for Pointer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "generation {}", self.generation)?;
-        match self.installed {
-            Some(index) => writeln!(f, "installed {index}"),
-            None => Ok(()),
-        }
+        let body = self.body();
+        writeln!(f, "{body}crc {:08x}", crc32c::crc32c(body.as_bytes()))
     }
 }
 
@@ -93,5 +103,28 @@ mod tests {
             Pointer::read(dir.path()).unwrap_err().kind(),
             io::ErrorKind::InvalidData
         );
+        fs::write(dir.path().join("CURRENT"), "generation 3\n").unwrap();
+        let old = Pointer::read(dir.path()).unwrap().unwrap();
+        assert_eq!(old.generation, 3, "of a version that wrote no sum");
+    }
+
+    /// Faults D34. A pointer to another generation would make this one a left-over.
+    #[test]
+    fn no_flipped_bit_points_elsewhere() {
+        let pointer = Pointer {
+            generation: 12,
+            installed: Some(345),
+        };
+        let text = pointer.to_string().into_bytes();
+        for bit in 0..text.len() * 8 {
+            let mut flipped = text.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let read = std::str::from_utf8(&flipped).ok().and_then(Pointer::parse);
+            assert!(
+                read.is_none_or(|read| read == pointer),
+                "{:?}",
+                String::from_utf8_lossy(&flipped)
+            );
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::generation::Generation;
 use super::pointer::Pointer;
 use super::window::Window;
 use super::writer::Threads;
+use crate::Quarantine;
 use crate::codec;
 use crate::failure::Failure;
 use crate::folder;
@@ -133,9 +134,7 @@ impl Shared {
         };
         let began = Instant::now();
         if let Err(error) = generation.flush() {
-            return Err(self
-                .failure
-                .stop(format_args!("the state can't be flushed: {error}")));
+            return Err(self.failure.because("the state can't be flushed", &error));
         }
         self.metrics
             .flush_seconds
@@ -242,18 +241,18 @@ impl Shared {
         }
         let generation = self.generation();
         self.flush(&generation)?;
-        let built = self.shelf.build(&generation).map_err(|error| {
-            self.failure
-                .stop(format_args!("no snapshot can be made: {error}"))
-        })?;
+        let built = self
+            .shelf
+            .build(&generation)
+            .map_err(|error| self.failure.because("no snapshot can be made", &error))?;
         // An install that comes after this look waits for the building and then replaces it.
         if self.line.lock().epoch != epoch {
             return current();
         }
-        let snapshot = self.shelf.adopt(built).map_err(|error| {
-            self.failure
-                .stop(format_args!("no snapshot can be kept: {error}"))
-        })?;
+        let snapshot = self
+            .shelf
+            .adopt(built)
+            .map_err(|error| self.failure.because("no snapshot can be kept", &error))?;
         // The checkpoint flushed the state once more, with the windows that were written since the flush above.
         self.durable_up_to(snapshot.position().index);
         self.metrics.snapshots.inc();
@@ -324,7 +323,9 @@ impl Shared {
         *threads = Some(Threads::start(self, &generation)?);
         self.shelf.adopt(complete)?;
         self.metrics.snapshot_index.set(as_gauge(expected.index));
-        old.retire();
+        if !self.folder.parent().is_some_and(Quarantine::is_set) {
+            old.retire();
+        }
         self.wake();
         Ok(loaded)
     }

@@ -11,6 +11,8 @@ pub(crate) struct Window {
     /// The state on disk is that of this entry once the window is written.
     pub(crate) applied: Position,
     pub(crate) membership: Membership,
+    /// The machine's digest at `applied`.
+    pub(crate) digest: u64,
     /// The rows as they are at `applied`; `None` is gone.
     pub(crate) rows: Vec<(Key, Option<Vec<u8>>)>,
     /// Bodies of jobs that are new in this window. Readers look here until it is written.

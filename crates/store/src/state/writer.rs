@@ -84,9 +84,7 @@ fn write_windows(work: &Work) {
             .write(&window)
             .and_then(|()| work.generation.health());
         if let Err(error) = written {
-            shared
-                .failure
-                .stop(format_args!("the state can't be written: {error}"));
+            shared.failure.because("the state can't be written", &error);
             return;
         }
         shared

@@ -2,6 +2,7 @@
 //! happens.
 
 mod cluster;
+mod damage;
 mod identity;
 mod log;
 mod mirror;
@@ -43,9 +44,9 @@ impl Folder {
 
     fn with(change: impl FnOnce(&mut StoreOptions)) -> Self {
         let failures = Arc::new(Mutex::new(Vec::new()));
-        let heard = failures.clone();
         let mut options = StoreOptions {
-            fail_stop: Arc::new(move |reason| heard.lock().push(reason.to_owned())),
+            fail_stop: hear(&failures),
+            damaged: hear(&failures),
             ..StoreOptions::default()
         };
         // Small enough for a test's patience.
@@ -91,10 +92,10 @@ impl Folder {
     /// without a write-ahead log and not flushed is not in it.
     fn crash_image(&self) -> Self {
         let image = Self::with(|options| *options = self.options.clone());
-        let heard = image.failures.clone();
         let image = Self {
             options: StoreOptions {
-                fail_stop: Arc::new(move |reason| heard.lock().push(reason.to_owned())),
+                fail_stop: hear(&image.failures),
+                damaged: hear(&image.failures),
                 ..image.options
             },
             ..image
@@ -111,6 +112,11 @@ impl Folder {
         }
         panic!("{} does not come to rest", self.path().display());
     }
+}
+
+fn hear(failures: &Arc<Mutex<Vec<String>>>) -> crate::FailStop {
+    let heard = failures.clone();
+    Arc::new(move |reason| heard.lock().push(reason.to_owned()))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {

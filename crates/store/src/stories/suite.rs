@@ -19,7 +19,13 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, tempfile::TempDir> for Unc
         &self,
     ) -> Result<(tempfile::TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
         let dir = tempfile::tempdir().unwrap();
-        let failure = Failure::new(Arc::new(|reason| panic!("{reason}")));
+        let failure = Failure::new(
+            &crate::StoreOptions {
+                fail_stop: Arc::new(|reason| panic!("{reason}")),
+                ..crate::StoreOptions::default()
+            },
+            None,
+        );
         let gate = Arc::new(Gate::open());
         let options = LogOptions {
             any_start: true,

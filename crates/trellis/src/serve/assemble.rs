@@ -70,6 +70,7 @@ pub(super) async fn run(
         log,
         state,
         meta,
+        quarantined: _,
         lock,
     } = opened.map_err(storage::refused)?;
     let pid_file = PidFile::write(&settings)?;
