@@ -1,16 +1,15 @@
 //! What the tests of whole clusters share: who leads, clients under load, and the ledger of what they were told.
 
-mod admin;
 mod client;
 mod load;
 mod network;
 mod roles;
 
-pub use admin::{get, status};
 pub use client::Client;
 pub use load::{Ledger, Load};
 pub use network::Network;
 pub use roles::{Roles, stats, wait_for};
+pub use trellis_testkit::admin::{get, status};
 
 /// How many times a story is told: `TRELLIS_ROUNDS`, or `few` for every commit.
 pub fn rounds(few: usize) -> usize {

@@ -3,6 +3,8 @@
 //!
 //! Architecture invariant: nothing of the product depends on this crate.
 
+pub mod admin;
+pub mod network;
 pub mod process;
 pub mod recording;
 pub mod stage;

@@ -9,7 +9,7 @@ mod client;
 mod connection;
 mod drain;
 mod final_state;
-mod told;
+pub mod told;
 
 use std::{
     net::SocketAddr,
@@ -118,8 +118,22 @@ impl Recording {
 
     /// Something is broken or mended now.
     pub fn nemesis(&self, fault: u32, what: &str, nodes: &[&str], stage: Stage, effect: bool) {
+        self.nemesis_at(self.now(), fault, what, nodes, stage, effect);
+    }
+
+    /// As [`Self::nemesis`], of a moment that has gone by: whether breaking something had an effect
+    /// is known only later.
+    pub fn nemesis_at(
+        &self,
+        t: Nanos,
+        fault: u32,
+        what: &str,
+        nodes: &[&str],
+        stage: Stage,
+        effect: bool,
+    ) {
         self.shared.recorder.write(&Record::Nemesis {
-            t: self.now(),
+            t,
             fault,
             what: what.to_owned(),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
@@ -156,7 +170,17 @@ impl Recording {
     ///
     /// A node that does not answer within `bound`, in words.
     pub fn final_states(&self, bound: Duration) -> Result<(), String> {
-        for node in &self.shared.nodes {
+        self.final_states_but(&[], bound)
+    }
+
+    /// As [`Self::final_states`], but for the nodes named, which are no members any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::final_states`].
+    pub fn final_states_but(&self, gone: &[&str], bound: Duration) -> Result<(), String> {
+        let left = |node: &&Address| !gone.contains(&node.name.as_str());
+        for node in self.shared.nodes.iter().filter(left) {
             let state = final_state::read(&self.shared, node, bound)?;
             self.shared.recorder.write(&Record::Final(state));
         }

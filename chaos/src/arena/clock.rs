@@ -1,0 +1,74 @@
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result};
+use trellis_testkit::admin::ask;
+
+/// Where Debian puts libfaketime.
+const LIBRARIES: [&str; 2] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+];
+
+/// A wall clock of a process' own, by libfaketime. Its monotonic clock is the machine's.
+#[derive(Debug)]
+pub(super) struct Clock {
+    file: PathBuf,
+    library: &'static str,
+}
+
+impl Clock {
+    /// A clock that goes as the machine's does.
+    pub(super) fn new(file: PathBuf) -> Result<Self> {
+        let library = LIBRARIES
+            .into_iter()
+            .find(|path| fs::exists(path).unwrap_or(false))
+            .context("libfaketime is not installed (Debian's package faketime)")?;
+        let clock = Self { file, library };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    pub(super) fn set(&self, ahead_s: i64) -> Result<()> {
+        // Renamed into place: a reader sees the old text or the new one, never half of it.
+        let new = self.file.with_extension("new");
+        fs::write(&new, format!("{ahead_s:+}\n"))?;
+        Ok(fs::rename(new, &self.file)?)
+    }
+
+    /// What makes a process use it.
+    pub(super) fn variables(&self) -> Vec<(String, String)> {
+        let file = self.file.display().to_string();
+        [
+            ("LD_PRELOAD", self.library),
+            ("FAKETIME_TIMESTAMP_FILE", &file),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+}
+
+/// How far a node's wall clock is ahead of ours, in seconds, by the date in its admin port's
+/// answer.
+pub(super) fn told_ahead_s(admin: SocketAddr) -> Result<i64> {
+    let answer = ask(admin, "GET", "/livez", "", Duration::from_secs(2))?;
+    let date = answer
+        .head
+        .lines()
+        .find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case("date").then(|| value.trim())
+        })
+        .context("the admin port tells no date")?;
+    let read = Command::new("date").args(["-d", date, "+%s"]).output()?;
+    let told: i64 = String::from_utf8_lossy(&read.stdout).trim().parse()?;
+    let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    Ok(told - i64::try_from(ours)?)
+}

@@ -1,0 +1,1 @@
+//! The fault report, from what runs have written and from nothing else.

@@ -1,0 +1,204 @@
+use anyhow::{Result, bail};
+use rand::{Rng, rngs::StdRng};
+
+use crate::{
+    arena::Setup,
+    nemesis::{KINDS, Kind},
+};
+
+/// One or two nemeses at a time.
+#[derive(Clone, Copy)]
+pub struct Act {
+    /// What is broken first and mended last.
+    pub outer: Kind,
+    /// What is broken and mended meanwhile.
+    pub inner: Option<Kind>,
+}
+
+impl Act {
+    /// Whether nobody can be served during it, or only slowly.
+    pub fn is_outage(&self) -> bool {
+        let is = |kind: Kind| kind.outage || kind.slow;
+        is(self.outer) || self.inner.is_some_and(is)
+    }
+}
+
+impl From<Kind> for Act {
+    fn from(outer: Kind) -> Self {
+        Self { outer, inner: None }
+    }
+}
+
+/// What is broken in one cluster, one act after the other, with calm between them.
+#[derive(Clone)]
+pub struct Story {
+    /// Its name; `--story` takes it.
+    pub name: String,
+    /// What happens.
+    pub acts: Vec<Act>,
+    /// Whether clients also come through HAProxy.
+    pub balanced: bool,
+}
+
+/// Stories in which every nemesis has its turn. A name ending in `*` goes through HAProxy as well.
+const FIXED: &[(&str, &str)] = &[
+    (
+        "kills",
+        "kill-leader kill-both kill-leaders kill-two kill-all kill-follower",
+    ),
+    (
+        "freezes",
+        "freeze-leader freeze-follower freeze-leader-long",
+    ),
+    (
+        "partitions",
+        "silence-leader silence-follower deaf-leader mute-follower bridge peers-of-leader",
+    ),
+    ("clients*", "clients-of-node half-open kill-leader"),
+    ("slow", "loss delay cut narrow-install"),
+    ("snapshots", "install freeze-install kill-saving"),
+    (
+        "clocks",
+        "clock-leader clock-failover clock-strobe clock-pause",
+    ),
+    ("room", "disk-low disk-full"),
+    ("folders", "torn-tail stale-disk folder-deleted"),
+    ("members", "member-add member-remove member-returns"),
+    ("restarts*", "terminate-leader drain rolling-restart moved"),
+];
+
+/// The lean ones: minutes are too long for every commit.
+const SHORT: &[(&str, &str)] = &[
+    ("short-kill", "kill-leader+bridge"),
+    ("short-freeze", "freeze-leader+kill-follower"),
+    ("short-silence*", "silence-leader"),
+];
+
+impl Story {
+    /// All stories that together hold every nemesis.
+    pub fn fixed() -> Vec<Self> {
+        FIXED.iter().filter_map(Self::read).collect()
+    }
+
+    /// Three that tell enough for a commit.
+    pub fn short() -> Vec<Self> {
+        SHORT.iter().filter_map(Self::read).collect()
+    }
+
+    /// The story of that name; a nemesis' own name, or two of them joined by `+`, is one, too.
+    ///
+    /// # Errors
+    ///
+    /// There is none; the message names those there are.
+    pub fn named(name: &str) -> Result<Self> {
+        let known = Self::fixed().into_iter().chain(Self::short());
+        if let Some(story) = known.into_iter().find(|story| story.name == name) {
+            return Ok(story);
+        }
+        let bare = name.trim_end_matches('*');
+        match act(bare) {
+            Some(act) => Ok(Self {
+                name: name.to_owned(),
+                acts: vec![act],
+                balanced: name.ends_with('*'),
+            }),
+            None => {
+                let stories: Vec<_> = Self::fixed().into_iter().map(|it| it.name).collect();
+                let kinds: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+                bail!(
+                    "--story is {name:?}; allowed are {}, and each of {} (or two of these, A+B)",
+                    stories.join(", "),
+                    kinds.join(", ")
+                )
+            }
+        }
+    }
+
+    /// Two at a time, drawn by chance: `acts` pairs.
+    pub fn drawn(name: String, acts: usize, random: &mut StdRng) -> Self {
+        let lights: Vec<Kind> = KINDS.iter().copied().filter(|kind| kind.light).collect();
+        let mut story = Self {
+            name,
+            acts: Vec::new(),
+            balanced: random.random_bool(0.3),
+        };
+        while story.acts.len() < acts {
+            let outer = KINDS[random.random_range(0..KINDS.len())];
+            let inner = lights[random.random_range(0..lights.len())];
+            // What ends by itself is over before anything else could begin.
+            let lasts = !(outer.make)().hold().is_zero();
+            if lasts && !outer.outage && outer.name != inner.name {
+                story.acts.push(Act {
+                    outer,
+                    inner: Some(inner),
+                });
+            }
+        }
+        story
+    }
+
+    /// What it needs.
+    pub fn setup(&self) -> Setup {
+        let all = self
+            .acts
+            .iter()
+            .flat_map(|act| [Some(act.outer), act.inner])
+            .flatten();
+        let own = Setup {
+            balanced: self.balanced,
+            ..Setup::default()
+        };
+        all.fold(own, |setup, kind| setup.and(kind.setup))
+    }
+
+    fn read((name, acts): &(&str, &str)) -> Option<Self> {
+        Some(Self {
+            name: name.trim_end_matches('*').to_owned(),
+            acts: acts.split(' ').map(act).collect::<Option<_>>()?,
+            balanced: name.ends_with('*'),
+        })
+    }
+}
+
+fn act(text: &str) -> Option<Act> {
+    match text.split_once('+') {
+        None => Kind::named(text).map(Act::from),
+        Some((outer, inner)) => Some(Act {
+            outer: Kind::named(outer)?,
+            inner: Some(Kind::named(inner)?),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng as _;
+
+    use super::*;
+
+    #[test]
+    fn every_nemesis_has_its_turn_in_a_fixed_story() {
+        let told: BTreeSet<&str> = Story::fixed()
+            .iter()
+            .flat_map(|story| story.acts.iter().map(|act| act.outer.name))
+            .collect();
+        let all: BTreeSet<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        assert_eq!(told, all);
+        assert_eq!(Story::fixed().len(), FIXED.len());
+        assert_eq!(Story::short().len(), SHORT.len());
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_story() {
+        let draw = |seed| {
+            let mut random = StdRng::seed_from_u64(seed);
+            let story = Story::drawn(String::new(), 20, &mut random);
+            let name = |act: &Act| (act.outer.name, act.inner.map(|kind| kind.name));
+            story.acts.iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(4_711), draw(4_711));
+        assert_ne!(draw(4_711), draw(4_712));
+    }
+}
