@@ -23,7 +23,7 @@ use trellis_types::NodeId;
 use crate::{
     Position, StateStore,
     clocks::Clocks,
-    raft::{Entry, StateMachine, TypeConfig, log_id_from, log_id_to, vote_from, vote_to},
+    raft::{Entry, LogId, StateMachine, TypeConfig, log_id_from, log_id_to, vote_from, vote_to},
     reception::{self, Broken},
 };
 
@@ -112,21 +112,46 @@ impl Front {
 
     /// A heartbeat, or any single append.
     ///
+    /// openraft answers it behind every write that is outstanding. A heartbeat asks whether this
+    /// process still follows, and a busy disk is no answer to that: a few huge entries would cost a
+    /// leader its quorum while everybody hears it. So one that carries nothing is answered as soon as
+    /// Raft has taken it in. That promises nothing of the disk: `matched` is what the leader has
+    /// learned before from an append.
+    ///
     /// # Errors
     ///
     /// UNAVAILABLE if this node does not take part in Raft; INVALID_ARGUMENT for nonsense.
     pub async fn heartbeat(&self, request: pb::AppendRequest) -> Result<pb::AppendReply, Status> {
         let raft = self.taking_part()?;
         let request = append_request(request)?;
-        let previous = request.prev_log_id;
+        let (vote, previous) = (request.vote, request.prev_log_id);
+        let carries_nothing = request.entries.is_empty();
         let last = request
             .entries
             .last()
             .map(|entry| entry.position().into())
             .or(previous);
-        let response = raft
-            .append_entries(request)
-            .await
+        let answered = raft.append_entries(request);
+        let followed = raft.with_raft_state(move |state| {
+            // Handled behind the heartbeat itself. What has another answer gets it at once.
+            let holds = |previous: LogId| state.log_ids.get(previous.index) == Some(previous);
+            *state.vote_ref() == vote && previous.is_none_or(holds)
+        });
+        let mut answered = std::pin::pin!(answered);
+        let early = tokio::select! {
+            // Asked first, so that its message is the first in the queue.
+            biased;
+            response = &mut answered => Some(response),
+            followed = followed, if carries_nothing => match followed.map_err(stopped)? {
+                true => return Ok(append_reply(Ok(previous))),
+                false => None,
+            },
+        };
+        let response = match early {
+            Some(response) => response,
+            None => answered.await,
+        };
+        let response = response
             .map_err(|error| Status::unavailable(format!("raft does not answer: {error}")))?;
         if response.is_conflict() && previous.is_none() {
             return Err(Status::internal("nothing cannot conflict"));

@@ -148,6 +148,43 @@ async fn what_was_appended_when_raft_stops_has_an_unknown_fate() {
     cluster.shutdown().await;
 }
 
+/// Several huge bodies at once keep every disk busy for longer than an election takes.
+#[tokio::test(start_paused = true)]
+async fn slow_disks_cost_no_leader_its_office_and_nothing_is_acknowledged_unsynced() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    let leader = cluster.leader().await;
+    let term = cluster.roles()[&leader].leads().expect("it leads");
+    let consensus = cluster.node(leader).consensus.clone();
+    let followers = cluster.nodes.iter().filter(|(id, _)| **id != leader);
+    let disks: Vec<_> = followers.map(|(_, node)| node.log.clone()).collect();
+    for disk in &disks {
+        disk.hold_syncs(true);
+    }
+    let payload = puts(1, 1, b"huge");
+    let mut receipt = Box::pin(consensus.propose(term, payload).await.expect("raft runs"));
+
+    let until = tokio::time::Instant::now() + Duration::from_secs(2);
+    while tokio::time::Instant::now() < until {
+        let fate = timeout(Duration::from_millis(50), &mut receipt).await;
+        assert!(
+            fate.is_err(),
+            "applied without a majority of disks: {fate:?}"
+        );
+        assert_eq!(cluster.roles()[&leader], Role::Leader { term });
+        let age = consensus.quorum_ack_age().expect("it leads");
+        assert!(age < Duration::from_millis(500), "heard {age:?} ago");
+    }
+    assert!(consensus.read_index().await.is_ok(), "a read needs no disk");
+
+    for disk in &disks {
+        disk.hold_syncs(false);
+    }
+    let index = timeout(PATIENCE, receipt).await.expect("an answer");
+    cluster.agree(index.expect("applied")).await;
+    cluster.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_without_a_majority_neither_reads_nor_writes() {
     let mut cluster = Cluster::of(3).await;

@@ -102,8 +102,8 @@ impl LogStore {
         })
     }
 
-    /// How long the oldest write that is not on disk yet has been waiting for it; `None` while
-    /// nothing waits. A leader hands over at 2 s; the store itself takes 10 s for a failure
+    /// For how long no write has come onto the disk although one waits for it; `None` while nothing
+    /// waits. A leader hands over at 2 s; the store itself takes 10 s for a failure
     /// (architecture, section 10, rule 7).
     pub fn write_outstanding(&self) -> Option<Duration> {
         self.shared.outstanding()

@@ -37,7 +37,7 @@ pub(super) struct Shared {
 struct Queue {
     ops: VecDeque<Op>,
     bytes: usize,
-    /// Since when the write under way waits, if there is one.
+    /// Since when a write is under way, if there is one.
     writing: Option<Instant>,
     /// No more work comes; what is there is still written.
     closed: bool,
@@ -121,7 +121,8 @@ impl Shared {
         }
     }
 
-    /// How long the oldest thing that is not on disk yet has been waiting for that.
+    /// For how long nothing has come onto the disk although something waits for it. A long queue
+    /// before a disk that moves is no hang.
     pub(super) fn outstanding(&self) -> Option<Duration> {
         let queue = self.queue.lock();
         let since = queue
@@ -164,7 +165,7 @@ impl Shared {
         }
         let rest = queue.ops.split_off(count);
         let taken = std::mem::replace(&mut queue.ops, rest);
-        queue.writing = taken.front().map(|op| op.since);
+        queue.writing = taken.front().map(|_| Instant::now());
         queue.bytes -= bytes;
         self.room.notify_waiters();
         Some(taken)
