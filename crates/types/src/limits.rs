@@ -24,6 +24,11 @@ pub const RESERVE_TIMEOUT_SECONDS_MAX: u32 = i32::MAX as u32;
 /// milliseconds (protocol specification, 6.6).
 pub const SAFETY_MARGIN_MS: u64 = 1_000;
 
+/// A wait that was passed over and whose time is up beside a ready job is looked at again so much
+/// later, in milliseconds: often enough that nobody notices, seldom enough for the log. A constant
+/// of the feature level.
+pub const PASSED_OVER_LOOK_MS: u64 = 500;
+
 /// Due events that one entry fires at most, so that a mass expiry cannot stall apply. A constant
 /// of the feature level: every node must stop at the same event.
 pub const DUE_PER_ENTRY_MAX: usize = 1_000;

@@ -88,7 +88,7 @@ impl Machine {
                 self.make_ready_and(job, count, out);
             }
             Kind::Margin(session) => self.end_wait(session, Answer::DeadlineSoon, out),
-            Kind::Timeout(session) => self.end_wait(session, Answer::TimedOut, out),
+            Kind::Timeout(session) => self.time_out(session, out),
         }
     }
 }

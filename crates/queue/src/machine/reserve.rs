@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// The smallest (priority, order) over the heads of these tubes; their order plays no part.
-    fn best_of(&self, tubes: &[TubeName]) -> Option<JobId> {
+    pub(super) fn best_of(&self, tubes: &[TubeName]) -> Option<JobId> {
         tubes
             .iter()
             .filter_map(|name| self.tube_named(name)?.offered())

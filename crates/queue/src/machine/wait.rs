@@ -8,7 +8,7 @@ use trellis_types::{
 };
 
 use super::{Machine, jobs::Place, session::Wait};
-use crate::{Event, Key, Outcome, TubeId};
+use crate::{Answer, Event, Key, Outcome, TubeId};
 
 impl Machine {
     /// Puts a session in line in each of `tubes`, first come first served.
@@ -83,6 +83,39 @@ impl Machine {
         self.counts.waiting = self.counts.waiting.saturating_sub(1);
         self.drop_idle(session);
         Some(())
+    }
+
+    /// The time of a wait is up. Beside a ready job `TIMED_OUT` would not be true: the wait was passed
+    /// over because its origin is suspended. Then it stays, and is looked at again a little later;
+    /// by then the origin is resumed and the wait served, or it has ended, or nothing is ready.
+    pub(super) fn time_out(&mut self, session: SessionId, out: &mut Outcome) {
+        if !self.is_passed_over(session) {
+            self.end_wait(session, Answer::TimedOut, out);
+            return;
+        }
+        let later = self.meta.now.after_ms(limits::PASSED_OVER_LOOK_MS);
+        self.touch(Key::Wait(session));
+        let wait = self
+            .origins
+            .get_mut(&session.origin)
+            .and_then(|live| live.sessions.get_mut(&session.connection))
+            .and_then(|known| known.wait.as_mut());
+        if let Some(until) = wait.and_then(|wait| wait.until.replace(later)) {
+            self.due.timeouts.remove(&(until, session));
+            self.due.timeouts.insert((later, session));
+        }
+    }
+
+    /// Whether a job is ready for this wait that its suspended origin does not get.
+    fn is_passed_over(&self, session: SessionId) -> bool {
+        let suspended = self
+            .origins
+            .get(&session.origin)
+            .is_some_and(|live| live.suspended);
+        let wait = self
+            .session(session)
+            .and_then(|session| session.wait.as_ref());
+        suspended && wait.is_some_and(|wait| self.best_of(&wait.tubes).is_some())
     }
 
     /// Keeps the moment at which a session that waits while it holds gets `DEADLINE_SOON`: one

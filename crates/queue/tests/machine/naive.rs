@@ -191,7 +191,13 @@ impl Naive {
                     let SessionId { origin, connection } = wait.session;
                     [origin.node.0, origin.run.0, connection.0] == id
                 });
-                let session = self.waits.remove(at.unwrap()).session;
+                let at = at.unwrap();
+                if kind == 4 && self.is_passed_over(&self.waits[at]) {
+                    let later = Timestamp(self.now.0.saturating_add(500));
+                    self.waits[at].until = Some(later);
+                    return true;
+                }
+                let session = self.waits.remove(at).session;
                 let answer = if kind == 3 {
                     Answer::DeadlineSoon
                 } else {
@@ -258,6 +264,15 @@ impl Naive {
         self.tubes
             .iter()
             .any(|t| t.name == *tube && t.pause.is_some())
+    }
+
+    fn is_passed_over(&self, wait: &Wait) -> bool {
+        let ready = |job: &Job| {
+            job.state == State::Ready
+                && wait.tubes.contains(&job.tube)
+                && !self.is_paused(&job.tube)
+        };
+        self.is_suspended(wait.session.origin) && self.jobs.iter().any(ready)
     }
 
     fn is_suspended(&self, origin: OriginId) -> bool {

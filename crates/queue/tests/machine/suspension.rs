@@ -127,3 +127,40 @@ fn a_suspended_waiter_times_out_and_is_warned_like_any_other() {
     assert_eq!(story.hears(cid), [Answer::TimedOut]);
     assert_eq!(story.hears(bob), [Answer::DeadlineSoon]);
 }
+
+/// `TIMED_OUT` is said only when nothing is ready: a wait that was passed over is not over yet.
+#[test]
+fn a_passed_over_waiter_does_not_time_out_beside_a_ready_job() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let far = origin(2, 1);
+    let (bob, cid) = (story.person_at(far), story.person_at(far));
+    story.waits_for(bob, &["mail"], 1);
+    story.waits_for(cid, &["mail"], 1);
+    story.leader(LeaderCommand::SuspendOrigin(far));
+    let letter = story.put(ann, "mail");
+    story.at(2).tick();
+    story.at(3).tick();
+    assert_eq!((story.hears(bob), story.hears(cid)), (vec![], vec![]));
+    story.leader(LeaderCommand::ResumeOrigin(far));
+    assert_eq!(story.gets(bob), Some(letter));
+    // Nothing is left for the other, and now that is the truth.
+    story.at(4).tick();
+    assert_eq!(story.hears(cid), [Answer::TimedOut]);
+}
+
+/// Somebody else took it meanwhile.
+#[test]
+fn a_passed_over_waiter_times_out_once_nothing_is_ready() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let far = origin(2, 1);
+    let bob = story.person_at(far);
+    story.waits_for(bob, &["mail"], 1);
+    story.leader(LeaderCommand::SuspendOrigin(far));
+    let letter = story.put(ann, "mail");
+    story.at(2).tick();
+    assert_eq!(story.takes(ann, &["mail"]), Some(letter));
+    story.at(3).tick();
+    assert_eq!(story.hears(bob), [Answer::TimedOut]);
+}
