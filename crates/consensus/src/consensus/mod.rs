@@ -269,6 +269,13 @@ impl Consensus {
         look(&self.0.applied.machine.read())
     }
 
+    /// As [`Self::with_machine`], with the index of the last entry that the machine has taken in, of the
+    /// same moment. It may be ahead of [`Self::applied`], which moves at the end of a round.
+    pub fn with_machine_at<R>(&self, look: impl FnOnce(&Machine, u64) -> R) -> R {
+        let machine = self.0.applied.machine.read();
+        look(&machine, self.0.applied.taken_in.load(Ordering::Relaxed))
+    }
+
     /// The newest membership in the log, committed or not.
     pub fn membership(&self) -> Membership {
         let newest = self

@@ -1,4 +1,11 @@
-use std::{io, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    io,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use openraft::{
@@ -29,6 +36,10 @@ pub(crate) const CHUNK_BYTES: usize = 1024 * 1024;
 /// The machine where others may look at it, and how far it is.
 pub(crate) struct Applied {
     pub(crate) machine: RwLock<Machine>,
+    /// The last entry that `machine` has taken in; moves only under its lock, so that both are of one
+    /// moment to whoever holds it.
+    pub(crate) taken_in: AtomicU64,
+    /// What is published at the end of a round.
     pub(crate) index: watch::Sender<u64>,
 }
 
@@ -67,6 +78,7 @@ impl StateMachine {
         let mut this = Self {
             applied: Arc::new(Applied {
                 machine: RwLock::new(loaded.machine),
+                taken_in: AtomicU64::new(index),
                 index: watch::Sender::new(index),
             }),
             store,
@@ -104,8 +116,11 @@ impl StateMachine {
         let listener = self.listener.get_mut();
         match payload {
             EntryPayload::Blank => {
-                self.store
-                    .record(position, None, &self.applied.machine.read(), Vec::new())
+                let machine = self.applied.machine.read();
+                self.applied
+                    .taken_in
+                    .store(position.index, Ordering::Relaxed);
+                self.store.record(position, None, &machine, Vec::new())
             }
             EntryPayload::Membership(membership) => {
                 let before = self.membership.members.len();
@@ -114,6 +129,9 @@ impl StateMachine {
                     ..Membership::from(&membership)
                 };
                 let machine = self.applied.machine.read();
+                self.applied
+                    .taken_in
+                    .store(position.index, Ordering::Relaxed);
                 let forgets =
                     planted(Bug::RemovedMemberVotes) && self.membership.members.len() < before;
                 let stored = (!forgets).then_some(&self.membership);
@@ -135,6 +153,9 @@ impl StateMachine {
                         outcome.changes.extend(next.changes);
                     }
                 }
+                self.applied
+                    .taken_in
+                    .store(position.index, Ordering::Relaxed);
                 let changes = std::mem::take(&mut outcome.changes);
                 self.store.record(position, None, &machine, changes)?;
                 let machine = RwLockWriteGuard::downgrade(machine);
@@ -244,7 +265,13 @@ impl StateMachine {
                 "its state is at {found}, not at {expected}"
             )));
         }
-        let old = std::mem::replace(&mut *self.applied.machine.write(), loaded.machine);
+        let old = {
+            let mut machine = self.applied.machine.write();
+            self.applied
+                .taken_in
+                .store(expected.index, Ordering::Relaxed);
+            std::mem::replace(&mut *machine, loaded.machine)
+        };
         // Millions of jobs take a while to forget.
         tokio::spawn(blocking(move || {
             drop(old);

@@ -129,8 +129,11 @@ pub(crate) fn status(standing: &Standing) -> Status {
             .get(&id)
             .map(|member| member.name.clone())
     };
-    let (server, time) = consensus
-        .map(|consensus| consensus.with_machine(|machine| (machine.server(), machine.now())))
+    // Of one moment: whoever compares nodes relies on it.
+    let (server, time, applied) = consensus
+        .map(|consensus| {
+            consensus.with_machine_at(|machine, applied| (machine.server(), machine.now(), applied))
+        })
         .unwrap_or_default();
     let last_log = metrics
         .as_ref()
@@ -196,10 +199,7 @@ pub(crate) fn status(standing: &Standing) -> Status {
         term: metrics.as_ref().map_or(0, |metrics| metrics.term),
         last_log,
         committed: consensus.map_or(0, |consensus| consensus.committed()),
-        applied: metrics
-            .as_ref()
-            .and_then(|metrics| metrics.applied)
-            .unwrap_or_default(),
+        applied,
         flushed: consensus
             .and_then(|consensus| consensus.flushed())
             .map_or(0, |position| position.index),

@@ -60,10 +60,7 @@ pub(super) fn standing(address: SocketAddr) -> io::Result<Standing> {
     let status: serde_json::Value = serde_json::from_str(body)?;
     Ok(Standing {
         applied: status["applied"].as_u64().unwrap_or_default(),
-        // A node that catches up tells the index of its last round and the time of this one.
-        time_ms: status["time_ms"]
-            .as_u64()
-            .filter(|_| status["applied"] == status["committed"]),
+        time_ms: status["time_ms"].as_u64(),
         digest: status["digest"]["value"].as_str().map(str::to_owned),
         digest_at: status["digest"]["index"].as_u64(),
     })
