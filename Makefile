@@ -21,6 +21,7 @@ help:
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
 	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
+	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
 	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
 	@echo 'make fmt     format the source'
 
@@ -65,6 +66,12 @@ model:
 	@$(CARGO) run --quiet --release --package trellis-sim -- model exhaustive
 	@$(CARGO) run --quiet --release --package trellis-sim -- model walk --seed $(SEED) --seconds $(SECONDS)
 	@$(CARGO) run --quiet --release --package trellis-sim -- model mutations --seed $(SEED)
+
+# Half an hour; BUGS=name,name for some, INSTRUMENTS=name,name to look with others than expected.
+.PHONY: seeded-bugs
+seeded-bugs:
+	@sh tests/install.sh test
+	@$(CARGO) xtask seeded-bugs $(if $(BUGS),--only $(BUGS)) $(if $(INSTRUMENTS),--with $(INSTRUMENTS))
 
 fuzz:
 	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60

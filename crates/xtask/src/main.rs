@@ -1,7 +1,8 @@
-//! The build's own tools: `cargo xtask tidy` and `cargo xtask test`.
+//! The build's own tools: `cargo xtask tidy`, `cargo xtask test` and `cargo xtask seeded-bugs`.
 //!
 //! They are Rust, so that they run wherever the project builds.
 
+mod seeded;
 mod suite;
 mod tidy;
 
@@ -11,13 +12,16 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <command>
 
   tidy            the house rules: floors, names, banned words, sizes, documents
-  test [ARGS]     cargo test over the whole workspace with ARGS, and one closing line that sums it up";
+  test [ARGS]     cargo test over the whole workspace with ARGS, and one closing line that sums it up
+  seeded-bugs [--only BUG,…] [--with INSTRUMENT,…] [--every] [--no-control]
+                  plants one classic bug after the other and sees that a suite finds it";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let done = match args.next().as_deref() {
         Some("tidy") => tidy::run(&root()),
         Some("test") => suite::run(&root(), args.collect()),
+        Some("seeded-bugs") => seeded::run(&root(), &args.collect::<Vec<_>>()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

@@ -7,6 +7,7 @@ mod documents;
 mod floors;
 mod names;
 mod proto;
+mod seeded;
 mod sizes;
 mod tree;
 mod words;
@@ -59,13 +60,14 @@ impl fmt::Display for Finding {
 /// Checks every rule and prints what it finds. True if nothing but warnings was found.
 pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
     let tree = Tree::read(root)?;
-    let rules: [fn(&Tree) -> Vec<Finding>; 6] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 7] = [
         floors::check,
         names::check,
         words::check,
         sizes::check,
         documents::check,
         proto::check,
+        seeded::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&tree)).collect();
     findings.sort();

@@ -1,0 +1,39 @@
+use trellis_types::seeded::Bug;
+
+use super::instrument::Instrument::{
+    self, Consensus, Machine, Model, Node, NodeUnits, Processes, Store,
+};
+
+/// What should find a bug, the cheapest first.
+pub(super) fn instruments(bug: Bug) -> &'static [Instrument] {
+    match bug {
+        Bug::DedupeNotInSnapshot
+        | Bug::IdCounterNotInSnapshot
+        | Bug::MapOrderInApply
+        | Bug::TtrNotInSnapshot
+        | Bug::StaleOwnerSettles => &[Machine, Node, Processes],
+        Bug::GrantToDeadSession
+        | Bug::HoldsBeforeWaits
+        | Bug::SuspendedWaitsOffered
+        | Bug::ResumeOffersNothing
+        | Bug::BatchHoleAccepted => &[Machine, Model, Node, Processes],
+        Bug::AcknowledgedBeforeFsync
+        | Bug::FsyncSkipped
+        | Bug::FsyncErrorTrusted
+        | Bug::VoteNotPersisted
+        | Bug::AppliedIndexNotAtomic
+        | Bug::LogHoleAccepted
+        | Bug::TornTailInTheMiddle
+        | Bug::PurgeBeforeDurable
+        | Bug::StateAheadOfLog
+        | Bug::SnapshotNotChecked => &[Store, Processes],
+        Bug::RemovedMemberVotes => &[Consensus, Node],
+        Bug::WallClockOfLeader
+        | Bug::SleepingLeaderExpires
+        | Bug::StaleDiskVotes
+        | Bug::DeleteBeforeCommit
+        | Bug::IsolatedLeaderServes
+        | Bug::ReadWithoutIndex
+        | Bug::TtrLostAtFailover => &[NodeUnits, Node, Processes],
+    }
+}
