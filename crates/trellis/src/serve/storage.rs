@@ -87,7 +87,7 @@ impl Disk for Volume {
 
     fn compact(&self) -> io::Result<()> {
         self.state.compact();
-        Ok(())
+        self.log.compact()
     }
 }
 
