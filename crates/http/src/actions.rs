@@ -43,14 +43,19 @@ pub(crate) struct Removal {
 pub(crate) async fn status(State(view): State<View>) -> Response {
     match view.members.get() {
         Some(members) => Json(members.status()).into_response(),
-        None => starting(),
+        None => match view.out() {
+            Some(why) => {
+                Json(json!({ "stage": "quarantined", "quarantined": why })).into_response()
+            }
+            None => starting(&view),
+        },
     }
 }
 
 pub(crate) async fn members(State(view): State<View>) -> Response {
     match view.members.get() {
         Some(members) => Json(json!({ "members": members.status().members })).into_response(),
-        None => starting(),
+        None => starting(&view),
     }
 }
 
@@ -111,13 +116,21 @@ pub(crate) async fn drain(State(view): State<View>) -> Response {
     .await
 }
 
+pub(crate) async fn rebuild(State(view): State<View>) -> Response {
+    match view.runtime.spawn(view.actions.rebuild()).await {
+        Ok(Ok(done)) => Json(json!({ "done": done })).into_response(),
+        Ok(Err(why)) => said(StatusCode::CONFLICT, &why, false),
+        Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false),
+    }
+}
+
 /// Carries something out on the main runtime and says how it went.
 async fn change<F>(view: &View, act: impl FnOnce(Members) -> F) -> Response
 where
     F: Future<Output = Result<String, Refused>> + Send + 'static,
 {
     let Some(members) = view.members.get() else {
-        return starting();
+        return starting(view);
     };
     let acting = view.runtime.spawn(act(members.clone()));
     match tokio::time::timeout(PATIENCE, acting).await {
@@ -139,12 +152,19 @@ where
     }
 }
 
-fn starting() -> Response {
-    said(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "the node is starting: its storage is being opened",
-        true,
-    )
+fn starting(view: &View) -> Response {
+    match view.out() {
+        Some(why) => said(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &format!("the node is quarantined: {why}; `trellis rebuild` is the way out"),
+            false,
+        ),
+        None => said(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the node is starting: its storage is being opened",
+            true,
+        ),
+    }
 }
 
 fn said(status: StatusCode, error: &str, again: bool) -> Response {

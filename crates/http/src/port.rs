@@ -79,6 +79,7 @@ fn routes(view: View) -> Router {
         .route("/v1/drain", post(actions::drain))
         .route("/v1/snapshot", post(actions::snapshot))
         .route("/v1/unbind", post(actions::unbind))
+        .route("/v1/rebuild", post(actions::rebuild))
         .layer(axum::extract::DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(view)
 }

@@ -30,26 +30,40 @@ pub(crate) async fn livez(State(view): State<View>) -> Response {
             answer(health.live, json!({ "checks": runtime }))
         }
         // Storage may take minutes to open; a storage that hangs ends the process by itself.
-        None => answer(true, json!({ "checks": [], "stage": STARTING })),
+        None => answer(true, json!({ "checks": [], "stage": stage(&view) })),
     }
 }
 
 /// Whether storage is open and the log replayed.
 pub(crate) async fn startupz(State(view): State<View>) -> Response {
-    let started = view
-        .members
-        .get()
-        .is_some_and(|members| members.health().started);
-    answer(
-        started,
-        json!({ "stage": if started { "started" } else { STARTING } }),
-    )
+    // A quarantined node waits for a person; killing it again and again would help nobody.
+    let started = match view.members.get() {
+        Some(members) => members.health().started,
+        None => view.out().is_some(),
+    };
+    let word = match view.members.get() {
+        Some(_) if started => "started",
+        _ => stage(&view),
+    };
+    answer(started, json!({ "stage": word }))
 }
 
 /// Whether clients should be sent here.
 pub(crate) async fn readyz(State(view): State<View>, Query(asked): Query<Asked>) -> Response {
     let Some(health) = view.members.get().map(|members| members.health()) else {
-        return answer(false, json!({ "checks": [], "stage": STARTING }));
+        let checks: Vec<Check> = view
+            .out()
+            .map(|why| Check {
+                name: "quarantine",
+                ok: false,
+                found: format!(
+                    "quarantined: {why}; `trellis rebuild` moves the damaged files aside and gets \
+                     everything from the others"
+                ),
+            })
+            .into_iter()
+            .collect();
+        return answer(false, json!({ "checks": checks, "stage": stage(&view) }));
     };
     answer(
         is_ready(&health, &asked.exclude),
@@ -69,7 +83,13 @@ pub(crate) async fn lb(State(view): State<View>) -> Response {
     (status, format!("{word}\n")).into_response()
 }
 
-const STARTING: &str = "storage is being opened";
+/// How far a process is that has no node yet.
+fn stage(view: &View) -> &'static str {
+    match view.out() {
+        Some(_) => "quarantined",
+        None => "storage is being opened",
+    }
+}
 
 fn is_ready(health: &Health, exclude: &str) -> bool {
     let excluded: Vec<&str> = exclude.split(',').collect();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use trellis_node::membership::Members;
 
 use crate::Figures;
@@ -16,6 +17,8 @@ use crate::Figures;
 pub struct View {
     /// The node, once it is there.
     pub members: Arc<OnceLock<Members>>,
+    /// Why there is no node and will be none until its folder is rebuilt; `None` usually.
+    pub quarantined: watch::Receiver<Option<String>>,
     /// What only the binary can do.
     pub actions: Arc<dyn Actions>,
     /// What storage and node count by themselves, once they are there.
@@ -31,6 +34,18 @@ pub trait Actions: Send + Sync + 'static {
     /// Makes the node ready to be stopped: hands leadership over and closes the doors. The process
     /// goes on, so that probes can see it. Resolves when that is done.
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Moves what the node has on disk to a folder of evidence, so that it joins its cluster again
+    /// as a new member. Only of a node that is quarantined. Resolves to what was done, or to why
+    /// not.
+    fn rebuild(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+}
+
+impl View {
+    /// Why there will be no node until its folder is rebuilt.
+    pub(crate) fn out(&self) -> Option<String> {
+        self.quarantined.borrow().clone()
+    }
 }
 
 impl fmt::Debug for View {

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use tokio::sync::watch;
 use trellis_http::{Actions, AdminPort, View};
 
 struct Nothing;
@@ -16,6 +17,10 @@ struct Nothing;
 impl Actions for Nothing {
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(ready(()))
+    }
+
+    fn rebuild(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> {
+        Box::pin(ready(Ok("moved aside".to_owned())))
     }
 }
 
@@ -36,20 +41,54 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-#[test]
-fn before_there_is_a_node_it_is_alive_and_neither_started_nor_ready() {
+/// The admin port of a process without a node, for whatever reason.
+fn without_node(quarantined: Option<&str>) -> (tokio::runtime::Runtime, SocketAddr) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let port = AdminPort::bind(([127, 0, 0, 1], 0).into()).expect("a port");
     let address = port.address().expect("bound");
     port.start(View {
         members: Arc::default(),
+        quarantined: watch::channel(quarantined.map(str::to_owned)).1,
         actions: Arc::new(Nothing),
         registry: Arc::default(),
         figures: Arc::new(|| None),
         runtime: runtime.handle().clone(),
     })
     .expect("a thread");
+    (runtime, address)
+}
 
+/// A supervisor that kills what is not alive or does not start would start it for ever.
+#[test]
+fn a_quarantined_process_stays_up_and_says_why_and_what_to_do() {
+    let (_runtime, address) = without_node(Some("block 7 is bad"));
+    assert_eq!(ask(address, "GET", "/livez").0, 200);
+    assert_eq!(ask(address, "GET", "/startupz").0, 200);
+    assert_eq!(ask(address, "GET", "/lb").0, 503);
+    for (method, path, status) in [
+        ("GET", "/readyz", 503),
+        ("GET", "/v1/status", 200),
+        ("POST", "/v1/snapshot", 503),
+    ] {
+        let (found, body) = ask(address, method, path);
+        assert_eq!(found, status, "{method} {path}: {body}");
+        assert!(body.contains("block 7 is bad"), "{method} {path}: {body}");
+    }
+    assert!(
+        ask(address, "GET", "/readyz").1.contains("trellis rebuild"),
+        "what to do"
+    );
+    let (status, body) = ask(address, "POST", "/v1/rebuild");
+    assert_eq!(
+        (status, body.contains("moved aside")),
+        (200, true),
+        "{body}"
+    );
+}
+
+#[test]
+fn before_there_is_a_node_it_is_alive_and_neither_started_nor_ready() {
+    let (_runtime, address) = without_node(None);
     assert_eq!(ask(address, "GET", "/livez").0, 200);
     let (status, body) = ask(address, "GET", "/readyz?exclude=lag");
     assert_eq!(status, 503);

@@ -168,6 +168,14 @@ pub(crate) async fn stand(
     }
     let node = identity.node();
     info!(%node, name = members.name, cluster = ?identity.cluster(), "node");
+    let quarantined = disk.quarantined();
+    if let Some(why) = &quarantined {
+        error!(
+            why,
+            "this node is quarantined: it serves no clients and does not lead until `trellis \
+             rebuild` has got its state anew (docs/errors/quarantined.md)"
+        );
+    }
     let now = crate::now();
     Ok(Arc::new(Standing {
         run_at_start: identity.run(),
@@ -188,8 +196,9 @@ pub(crate) async fn stand(
         table: MemberTable::default(),
         witnessed: Arc::default(),
         digest_mismatches: AtomicU64::new(0),
-        differs: Mutex::new(None),
-        quarrels: Mutex::default(),
+        jury: Mutex::default(),
+        quarantined: quarantined.map_or_else(OnceLock::new, OnceLock::from),
+        doubt: Mutex::new(None),
         binding: tokio::sync::Mutex::new(()),
         bell: Notify::new(),
         invited: Mutex::new(Vec::new()),
@@ -251,6 +260,9 @@ pub(crate) fn run(
     // Set once, here: whoever finds them empty is told that the node is starting.
     let _ = standing.consensus.set(consensus.clone());
     let _ = standing.core.set(core);
+    if standing.quarantined.get().is_some() {
+        standing.keep_out();
+    }
     let peers = serve(standing.clone(), consensus.clone(), port);
     tokio::spawn(async move {
         if let Err(error) = peers.await {

@@ -33,7 +33,7 @@ pub use identity::{IdentityStore, StoredIdentity};
 pub use log::{LogEngine, LogReader, LogStore, Step};
 pub use metrics::{LogMetrics, StateMetrics};
 pub use options::{LogOptions, StateOptions, StoreOptions};
-pub use quarantine::{Quarantine, QuarantineKind, has_evidence, rebuild};
+pub use quarantine::{Quarantine, QuarantineKind, has_evidence, rebuild, rebuild_at_next_start};
 pub use state::StateMirror;
 pub use store::{Opened, Store};
 

@@ -131,32 +131,51 @@ pub fn rebuild(dir: &Path) -> Result<PathBuf, OpenError> {
     }
     let _lock = folder::lock(dir)?;
     let was = Quarantine::read(dir).map_err(failed)?;
-    let (into, why) = match was {
-        Some(Quarantine {
-            kind: QuarantineKind::Rebuilding(into),
-            why,
-        }) => (into, why),
-        was => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let seconds = now.map_or(0, |since| since.as_secs());
-            let free = |name: &String| !dir.join(EVIDENCE).join(name).exists();
-            let into = (0..)
-                .map(|count| match count {
-                    0 => seconds.to_string(),
-                    count => format!("{seconds}-{count}"),
-                })
-                .find(free)
-                .unwrap_or_default();
-            let why = was.map_or_else(|| "rebuilt by hand".to_owned(), |was| was.why);
-            (into, why)
-        }
-    };
-    let note = Quarantine {
-        kind: QuarantineKind::Rebuilding(into),
-        why,
+    let note = match was {
+        Some(
+            note @ Quarantine {
+                kind: QuarantineKind::Rebuilding(_),
+                ..
+            },
+        ) => note,
+        Some(was) => rebuilding(dir, was.why),
+        None => rebuilding(dir, "rebuilt by hand".to_owned()),
     };
     note.write(dir).map_err(failed)?;
     finish(dir, &note).map_err(failed)
+}
+
+/// Notes that the folder is to be rebuilt as [`rebuild`] does it, before it is opened again: for a
+/// process that has it open. Returns where its content will be.
+///
+/// # Errors
+///
+/// What the disk said.
+pub fn rebuild_at_next_start(dir: &Path, why: &str) -> io::Result<PathBuf> {
+    let note = rebuilding(dir, why.to_owned());
+    note.write(dir)?;
+    Ok(match &note.kind {
+        QuarantineKind::Rebuilding(into) => dir.join(EVIDENCE).join(into),
+        QuarantineKind::Damaged | QuarantineKind::Differs => dir.join(EVIDENCE),
+    })
+}
+
+/// The note of a rebuilding that begins now, into a folder that is not there yet.
+fn rebuilding(dir: &Path, why: String) -> Quarantine {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now.map_or(0, |since| since.as_secs());
+    let free = |name: &String| !dir.join(EVIDENCE).join(name).exists();
+    let into = (0..)
+        .map(|count| match count {
+            0 => seconds.to_string(),
+            count => format!("{seconds}-{count}"),
+        })
+        .find(free)
+        .unwrap_or_default();
+    Quarantine {
+        kind: QuarantineKind::Rebuilding(into),
+        why,
+    }
 }
 
 /// Whether a node was ever taken out of this folder, and its evidence is still there.

@@ -40,6 +40,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Get a quarantined node's data anew from the others: what it held is moved aside, and it joins
+    /// as a new member.
+    Rebuild {
+        /// The data folder of a node that does not run, or is quarantined; without it the node at
+        /// --addr is asked to do it.
+        #[arg(short = 'b', long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Ask a node whether it is ready; exit code 0 if it is, 1 if not.
     Health {
         #[command(flatten)]

@@ -1,6 +1,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
+    path::Path,
 };
 
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use crate::{
     admin::Admin,
     args::{AdminArgs, MemberCommand},
     exit::{Ended, Exit},
+    serve::storage,
 };
 
 /// `trellis status`
@@ -16,6 +18,8 @@ pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
     let status = Admin::at(&admin.addr).get("/v1/status")?.done()?;
     if as_json {
         print(&format!("{status:#}\n"));
+    } else if status.get("members").is_none() {
+        print(&plain_text(&status));
     } else {
         let mut status = status;
         let members = status
@@ -54,6 +58,20 @@ pub(crate) fn drain(admin: &AdminArgs) -> Result<(), Ended> {
             .post("/v1/drain", &json!({}))?
             .done()?,
     )
+}
+
+/// `trellis rebuild`
+pub(crate) fn rebuild(admin: &AdminArgs, data_dir: Option<&Path>) -> Result<(), Ended> {
+    let Some(folder) = data_dir else {
+        let answer = Admin::at(&admin.addr).post("/v1/rebuild", &json!({}))?;
+        return told(answer.done()?);
+    };
+    let evidence = trellis_store::rebuild(folder).map_err(storage::refused)?;
+    print(&format!(
+        "what it held is in {}; started again, this node joins its cluster as a new member\n",
+        evidence.display()
+    ));
+    Ok(())
 }
 
 /// `trellis member …`
@@ -113,8 +131,15 @@ pub(crate) fn print(text: &str) {
 
 /// Members as a table.
 fn table(members: &Value) -> String {
-    const COLUMNS: [&str; 7] = [
-        "name", "node", "address", "voter", "leader", "present", "lag",
+    const COLUMNS: [&str; 8] = [
+        "name",
+        "node",
+        "address",
+        "voter",
+        "leader",
+        "present",
+        "quarantined",
+        "lag",
     ];
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     let members = members.get("members").and_then(Value::as_array);

@@ -15,6 +15,9 @@ pub(crate) enum Exit {
     No = 1,
     /// The command line makes no sense. Nothing was started.
     Usage = 64,
+    /// What was read from the data folder is not what was written there. The folder is quarantined:
+    /// the next start opens nothing of it and waits for `trellis rebuild`.
+    Damaged = 65,
     /// The admin port that a command needed does not answer.
     Unreachable = 69,
     /// A defect of Trellis: something panicked. The data on disk is as the last sync left it.

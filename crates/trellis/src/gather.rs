@@ -44,6 +44,24 @@ impl Gather {
     }
 }
 
+/// Figures of a process that is quarantined and has no node.
+pub(crate) fn without_node(name: &str) -> Figures {
+    Figures {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: name.to_owned(),
+        gauges: vec![quarantined(true)],
+        ..Figures::default()
+    }
+}
+
+fn quarantined(is_out: bool) -> (&'static str, &'static str, i64) {
+    (
+        "quarantined",
+        "Whether this node took itself out because its data is not to be relied upon",
+        is_out.into(),
+    )
+}
+
 fn tubes(machine: &Machine) -> Vec<TubeFigures> {
     let now = machine.now();
     let views = machine
@@ -82,6 +100,7 @@ fn gauges(
     let voters = status.members.iter().filter(|member| member.voter).count() as u64;
     let learners = status.members.len() as u64 - voters;
     vec![
+        quarantined(status.quarantined.is_some()),
         (
             "raft_is_leader",
             "Whether this node leads",

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Member { what } => commands::member(what),
         Command::Snapshot { admin } => commands::snapshot(&admin),
         Command::Drain { admin } => commands::drain(&admin),
+        Command::Rebuild { data_dir, admin } => commands::rebuild(&admin, data_dir.as_deref()),
         Command::Health { admin } => commands::health(&admin),
         Command::Config { what } => config_command(what),
     };

@@ -3,9 +3,9 @@
 mod assemble;
 mod leave;
 mod signals;
-mod storage;
+pub(crate) mod storage;
 
-use std::{fs, sync::Arc};
+use std::{fs, num::NonZero, sync::Arc, thread};
 
 use nix::unistd;
 use trellis_beanstalk::{Door, DoorSettings, KeepAlive, Listen};
@@ -54,6 +54,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(workers(
+            thread::available_parallelism().map_or(1, NonZero::get),
+        ))
         .thread_name("trellis")
         .build()
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
@@ -65,6 +68,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
     // Tasks that are still there hold nothing that is not on disk.
     runtime.shutdown_background();
     result
+}
+
+/// Threads that run tasks on a machine with `cores`: half as many. Log, state and RocksDB's own work
+/// have threads beside them, and every hand-over from one worker to another costs more than most
+/// tasks do; what may take long goes to other threads anyway.
+fn workers(cores: usize) -> usize {
+    cores.div_ceil(2)
 }
 
 /// Descriptors beside those of clients: files of storage, peers, listeners.

@@ -1,4 +1,7 @@
-use std::io::{self, IsTerminal as _, Write};
+use std::{
+    io::{self, IsTerminal as _, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
@@ -26,6 +29,14 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
     if let Err(error) = started {
         eprintln!("trellis: nothing will be logged: {error}");
     }
+}
+
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is logged: the reason why the process ends is to be the last line, and other threads see the
+/// consequences of it before they are gone.
+pub(crate) fn fall_silent() {
+    SILENT.store(true, Ordering::SeqCst);
 }
 
 /// openraft tells every vote and every failed attempt in its own words; what an operator needs to know of it is
@@ -74,6 +85,9 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        if SILENT.load(Ordering::SeqCst) {
+            return;
+        }
         // Nowhere to complain if standard error is gone.
         let _ = io::stderr().write_all(&self.bytes);
     }

@@ -46,6 +46,7 @@ struct Inner {
     /// What log and state held before Raft ran; openraft tells nothing until it runs.
     at_rest: AtRest,
     started: AtomicBool,
+    distrusted: Arc<AtomicBool>,
 }
 
 /// What a node that has not started holds.
@@ -84,11 +85,13 @@ impl Consensus {
 
         let applied = machine.applied();
         let clocks = Arc::new(Clocks::default());
+        let distrusted = Arc::new(AtomicBool::new(false));
         let network = Network {
             me,
             settings,
             transport,
             clocks: clocks.clone(),
+            distrusted: distrusted.clone(),
         };
         let raft = Raft::build(me, config, network, log, machine)
             .await
@@ -111,6 +114,7 @@ impl Consensus {
             role: watch::Sender::new(Role::Stopped),
             at_rest,
             started: AtomicBool::new(false),
+            distrusted,
         })))
     }
 
@@ -306,7 +310,16 @@ impl Consensus {
     /// Forbids (or allows again) that this node stands for election: while its own log does not
     /// move (architecture, section 10, rule 7).
     pub fn may_stand(&self, may: bool) {
+        let may = may && !self.0.distrusted.load(Ordering::Relaxed);
         self.0.raft.runtime_config().elect(may);
+    }
+
+    /// The state of this node is found to be wrong, though its log is good: it never again stands
+    /// for election, and gives its state to nobody. It goes on taking entries in and voting for
+    /// others.
+    pub fn distrust_state(&self) {
+        self.0.distrusted.store(true, Ordering::Relaxed);
+        self.may_stand(false);
     }
 
     /// How far everything is.

@@ -50,6 +50,8 @@ pub(crate) struct Network {
     pub(crate) settings: ConsensusSettings,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clocks: Arc<Clocks>,
+    /// The state of this node must not be given to anybody.
+    pub(crate) distrusted: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -61,6 +63,7 @@ impl Network {
             settings: self.settings,
             transport: self.transport.clone(),
             clocks: self.clocks.clone(),
+            distrusted: self.distrusted.clone(),
         }
     }
 }
@@ -90,6 +93,7 @@ pub(crate) struct Connection {
     settings: ConsensusSettings,
     transport: Arc<dyn Transport>,
     clocks: Arc<Clocks>,
+    distrusted: Arc<AtomicBool>,
 }
 
 impl Connection {
@@ -331,6 +335,10 @@ impl RaftNetworkV2<TypeConfig> for Connection {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        if self.distrusted.load(Ordering::Relaxed) {
+            let why = "this node's state is not to be relied upon";
+            return Err(RPCError::from(Unreachable::from_string(why)).into());
+        }
         let SnapshotTransfer::Built(source) = snapshot.snapshot else {
             return Err(ReplicationClosed::new("only a snapshot of this node is sent").into());
         };

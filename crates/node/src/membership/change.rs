@@ -22,6 +22,8 @@ pub(crate) struct Sight {
     pub level: Option<u32>,
     /// The peer address that its configuration names now; `None` if it has not told yet.
     pub address: Option<String>,
+    /// Its state is not relied upon: it must not lead, and a learner must not become a voter.
+    pub quarantined: bool,
 }
 
 /// What the leader decides membership from: a value, so that it can be tried out.
@@ -286,6 +288,7 @@ impl Council {
         voters
             .iter()
             .filter(|id| **id != self.me && self.sight(**id).follows)
+            .filter(|id| !self.sight(**id).quarantined)
             .filter(|id| wanted.is_none_or(|wanted| wanted == **id))
             .min_by_key(|id| self.sight(**id).lag.unwrap_or(u64::MAX))
             .copied()
@@ -323,6 +326,9 @@ impl Council {
             return Err(format!(
                 "{name} ({id}) is to become a voter, but is not present"
             ));
+        }
+        if sight.quarantined {
+            return Err(format!("{name} ({id}) is quarantined: rebuild it"));
         }
         match sight.lag {
             Some(lag) if lag <= CAUGHT_UP_ENTRIES => {}

@@ -346,6 +346,7 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
                 lag: Some(0),
                 level: Some(super::FEATURE_LEVEL),
                 address: Some(standing.address.clone()),
+                quarantined: standing.quarantined.get().is_some(),
             };
         }
         let told = standing.table.get(id);
@@ -362,6 +363,7 @@ pub(crate) fn council(standing: &Standing, consensus: &Consensus) -> Council {
                 .and_then(|peer| peer.acked_age)
                 .is_some_and(|age| age <= LEADER_COUNTS_FOR),
             open_origin: open.contains(&id),
+            quarantined: told.as_ref().is_some_and(|(seen, _)| seen.quarantined),
             lag: matched.map(|index| last.saturating_sub(index)),
             level: told
                 .as_ref()

@@ -66,6 +66,7 @@ pub(crate) fn seen_message(node: NodeId, seen: Seen, age: Duration) -> pb::Seen 
         version: seen.version,
         age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         address: seen.address,
+        quarantined: seen.quarantined,
     }
 }
 
@@ -84,6 +85,7 @@ pub(crate) fn seen(message: pb::Seen) -> (NodeId, Seen, Duration) {
         level: message.level,
         version: message.version,
         address: message.address,
+        quarantined: message.quarantined,
     };
     (
         NodeId(message.node),

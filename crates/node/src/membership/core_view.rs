@@ -29,13 +29,17 @@ pub trait CoreView: Send + Sync + 'static {
     /// Why the listeners are closed; meaningless while they are open.
     fn why_closed(&self) -> String;
 
-    /// An origin's stream to this leader.
+    /// Lets no client in for as long as there is a reason, and gives up those who are there.
+    fn shut(&self, why: Option<&'static str>);
+
+    /// The stream of an origin of node `from` to this leader.
     ///
     /// # Errors
     ///
     /// That it can't be served now.
     fn forward(
         &self,
+        from: NodeId,
         up: Streaming<pb::ForwardUp>,
     ) -> Result<BoxStream<'static, Result<pb::ForwardDown, Status>>, Status>;
 

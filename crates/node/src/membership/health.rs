@@ -117,11 +117,24 @@ pub(crate) fn health(standing: &Standing) -> Health {
         found: format!("{lag} entries behind the leader"),
     });
 
-    let differs = standing.differs.lock().clone();
+    let quarantined = standing.quarantined.get();
+    checks.push(Check {
+        name: "quarantine",
+        ok: quarantined.is_none(),
+        found: match quarantined {
+            Some(why) => format!("quarantined: {why}; `trellis rebuild` gets the state anew"),
+            None => "not quarantined".to_owned(),
+        },
+    });
+    // The leader's word stands while nobody can tell; it is said that it is in doubt.
+    let doubt = standing.doubt.lock().clone();
     checks.push(Check {
         name: "digest",
-        ok: differs.is_none(),
-        found: differs.unwrap_or_else(|| "equal to every replica compared".to_owned()),
+        ok: doubt.is_none() || standing.role().leads().is_some(),
+        found: match doubt {
+            Some((_, why)) => why,
+            None => "equal to every replica compared".to_owned(),
+        },
     });
     checks.push(Check {
         name: "drain",

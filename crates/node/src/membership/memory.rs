@@ -98,6 +98,7 @@ pub struct MemoryDisk {
     free: AtomicU64,
     total: u64,
     compactions: AtomicU64,
+    quarantined: Mutex<Option<String>>,
 }
 
 impl MemoryDisk {
@@ -107,6 +108,7 @@ impl MemoryDisk {
             free: AtomicU64::new(total),
             total,
             compactions: AtomicU64::new(0),
+            quarantined: Mutex::new(None),
         }
     }
 
@@ -148,5 +150,14 @@ impl Disk for MemoryDisk {
     fn compact(&self) -> io::Result<()> {
         self.compactions.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn quarantine(&self, why: &str) -> io::Result<()> {
+        *self.quarantined.lock() = Some(why.to_owned());
+        Ok(())
+    }
+
+    fn quarantined(&self) -> Option<String> {
+        self.quarantined.lock().clone()
     }
 }

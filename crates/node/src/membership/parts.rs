@@ -67,6 +67,14 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// The disk's.
     fn compact(&self) -> io::Result<()>;
+    /// Notes, synced, that the state must not be relied upon any more, and why.
+    ///
+    /// # Errors
+    ///
+    /// The disk's.
+    fn quarantine(&self, why: &str) -> io::Result<()>;
+    /// What was noted before this start.
+    fn quarantined(&self) -> Option<String>;
 }
 
 /// How a node finds others, and is found.

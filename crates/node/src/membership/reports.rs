@@ -13,16 +13,15 @@ use trellis_consensus::{Consensus, blocking};
 use trellis_rpc::{Lane, pb};
 use trellis_types::{NodeId, Run};
 
-use super::{Comparison, DigestSample, DiskSpace, FEATURE_LEVEL, Known, Seen, Standing, convert};
+use super::{
+    Difference, DigestSample, DiskSpace, FEATURE_LEVEL, Judgement, Known, Seen, Standing, convert,
+};
 
 /// How often a node reports. The figures that hellos are checked against are at most this old.
 const REPORT_PACE: Duration = Duration::from_millis(500);
 
 /// Room on disk is asked for this often: it changes slowly.
 const DISK_PACE: u32 = 4;
-
-/// Digests in one report: enough that one of them is still among the leader's.
-const SAMPLES: usize = 8;
 
 /// Reports for as long as the node takes part. Never returns.
 pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
@@ -44,6 +43,7 @@ pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
         standing.table.learn(id, seen, age);
         if standing.leads().is_some() {
             watch_peers(&standing, &consensus);
+            judge_self(&standing).await;
         } else if let Some(leader) = standing.leader() {
             tell(&standing, leader, own).await;
         }
@@ -52,7 +52,7 @@ pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
 
 fn own(standing: &Standing, consensus: &Consensus, space: DiskSpace) -> pb::Report {
     let metrics = consensus.metrics();
-    let samples = standing.witnessed.digests.newest(SAMPLES);
+    let samples = standing.witnessed.digests.telling();
     let flushed = consensus.flushed().map_or(0, |position| position.index);
     pb::Report {
         node: standing.id().0,
@@ -68,6 +68,7 @@ fn own(standing: &Standing, consensus: &Consensus, space: DiskSpace) -> pb::Repo
         version: standing.version.clone(),
         address: standing.address.clone(),
         digests: samples.into_iter().map(convert::sample_message).collect(),
+        quarantined: standing.quarantined.get().is_some(),
     }
 }
 
@@ -87,6 +88,7 @@ fn row(report: &pb::Report) -> (NodeId, Seen, Duration) {
         level: report.level,
         version: report.version.clone(),
         address: report.address.clone(),
+        quarantined: report.quarantined,
     };
     (NodeId(report.node), seen, Duration::ZERO)
 }
@@ -110,11 +112,11 @@ fn watch_peers(standing: &Standing, consensus: &Consensus) {
     standing
         .table
         .retain(|node| membership.members.contains_key(&node));
-    let mut quarrels = standing.quarrels.lock();
-    quarrels.retain(|node| membership.members.contains_key(&node));
+    let mut jury = standing.jury.lock();
+    jury.retain(|node| membership.members.contains_key(&node));
 }
 
-async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
+async fn tell(standing: &Arc<Standing>, leader: NodeId, report: pb::Report) {
     let Some(member) = standing.membership().members.remove(&leader) else {
         return;
     };
@@ -139,11 +141,43 @@ async fn tell(standing: &Standing, leader: NodeId, report: pb::Report) {
         }
     }
     let theirs: Vec<DigestSample> = reply.digests.into_iter().map(convert::sample).collect();
-    compare(standing, leader, &member.name, &theirs);
-    let quarrel = standing.quarrels.lock().with(leader);
-    *standing.differs.lock() = quarrel
-        .filter(|_| !reply.outvoted)
-        .map(|index| format!("the state differs from the leader's at index {index}"));
+    compare(standing, leader, theirs);
+    let (index, from) = (reply.differs_at, NodeId(reply.differs_from));
+    let judgement = match pb::Judgement::try_from(reply.judgement) {
+        Ok(pb::Judgement::Wrong) => Judgement::Wrong { index, from },
+        Ok(pb::Judgement::Undecided) => Judgement::Undecided { index, from },
+        Ok(pb::Judgement::Sound) | Err(_) => Judgement::Sound,
+    };
+    accept(standing, judgement).await;
+}
+
+/// The leader is judged like everybody else.
+async fn judge_self(standing: &Arc<Standing>) {
+    let (me, membership) = (standing.id(), standing.membership());
+    let judgement = standing.jury.lock().judge(me, me, &membership);
+    accept(standing, judgement).await;
+}
+
+/// What is thought of this node's own state.
+async fn accept(standing: &Arc<Standing>, judgement: Judgement) {
+    let name = |node: NodeId| match standing.membership().members.remove(&node) {
+        Some(member) => member.name,
+        None => node.to_string(),
+    };
+    match judgement {
+        Judgement::Sound => standing.doubt(None),
+        Judgement::Undecided { index, from } => standing.doubt(Some(format!(
+            "the state differs from that of {} at index {index}, and no majority tells which is right",
+            name(from)
+        ))),
+        Judgement::Wrong { index, from } => {
+            let why = format!(
+                "the state differs at index {index} from that of {}, which a majority has",
+                name(from)
+            );
+            standing.quarantine(why).await;
+        }
+    }
 }
 
 /// The leader's answer to a report.
@@ -152,14 +186,23 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
         .leads()
         .ok_or_else(|| Status::unavailable("this node does not lead"))?;
     let (node, seen, age) = row(&report);
-    let Some(member) = standing.membership().members.remove(&node) else {
+    let membership = standing.membership();
+    if !membership.members.contains_key(&node) {
         return Err(Status::not_found(format!("node {node} is no member")));
-    };
+    }
     standing.table.learn(node, seen, age);
     let samples: Vec<DigestSample> = report.digests.into_iter().map(convert::sample).collect();
-    compare(standing, node, &member.name, &samples);
-    let (outvoted, differs) = standing.outvoted();
-    *standing.differs.lock() = differs;
+    compare(standing, node, samples.clone());
+    let (judged, own) = {
+        let (me, jury) = (standing.id(), standing.jury.lock());
+        let judge = |node| jury.judge(node, me, &membership);
+        (judge(node), judge(me))
+    };
+    let (judgement, differs_at, differs_from) = match judged {
+        Judgement::Sound => (pb::Judgement::Sound, 0, NodeId::default()),
+        Judgement::Undecided { index, from } => (pb::Judgement::Undecided, index, from),
+        Judgement::Wrong { index, from } => (pb::Judgement::Wrong, index, from),
+    };
     let ours = samples.iter().filter_map(|DigestSample { index, .. }| {
         let digest = standing.witnessed.digests.at(*index)?;
         Some(convert::sample_message(DigestSample {
@@ -170,7 +213,10 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     let table = standing.table.all().into_iter();
     Ok(pb::ReportReply {
         term,
-        outvoted,
+        outvoted: own != Judgement::Sound,
+        judgement: judgement.into(),
+        differs_at,
+        differs_from: differs_from.0,
         digests: ours.collect(),
         table: table
             .map(|(node, seen, age)| convert::seen_message(node, seen, age))
@@ -178,27 +224,13 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
     })
 }
 
-/// Compares with another node's samples; a difference is counted and logged once. Promise P7.
-fn compare(standing: &Standing, node: NodeId, name: &str, samples: &[DigestSample]) {
-    let comparison = standing.witnessed.digests.compare(samples);
-    let new = standing.quarrels.lock().note(node, comparison);
-    if let (
-        true,
-        Comparison::Different {
-            index,
-            ours,
-            theirs,
-        },
-    ) = (new, comparison)
-    {
+/// Takes another node's samples in; a difference is counted and logged once. Promise P7.
+fn compare(standing: &Standing, node: NodeId, samples: Vec<DigestSample>) {
+    let digests = &standing.witnessed.digests;
+    let mut jury = standing.jury.lock();
+    let found = jury.hear(node, samples, standing.id(), |index| digests.at(index));
+    for Difference { index, one, other } in found {
         standing.digest_mismatches.fetch_add(1, Ordering::Relaxed);
-        let (ours, theirs) = (format!("{ours:016x}"), format!("{theirs:016x}"));
-        error!(
-            index,
-            node = name,
-            ours,
-            theirs,
-            "two replicas are not equal"
-        );
+        error!(index, %one, %other, "two replicas are not equal");
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 use trellis_consensus::Member;
-use trellis_rpc::{Lane, pb, pb::peer_server::Peer};
+use trellis_rpc::{Lane, pb, pb::peer_server::Peer, sender};
 use trellis_types::{NodeId, Run};
 
 use super::{CHANGE_TIMEOUT, CoreView, Known, Standing, changes, convert, reports, succession};
@@ -232,8 +232,11 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<pb::ForwardUp>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
+        // Batches are taken of the origins of who sends them only.
+        let from = sender(request.metadata())
+            .ok_or_else(|| Status::unauthenticated("a stream of batches says who sends it"))?;
         self.core()?
-            .forward(request.into_inner())
+            .forward(from, request.into_inner())
             .map(Response::new)
     }
 

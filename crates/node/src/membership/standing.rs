@@ -14,9 +14,7 @@ use trellis_consensus::{Consensus, Member, Membership, Role, blocking};
 use trellis_rpc::{ClusterId, Peers, SharedIdentity};
 use trellis_types::{NodeId, Run};
 
-use super::{
-    CoreView, Disk, DiskMark, Forming, HelloStop, Identity, MemberTable, Quarrels, Witnessed,
-};
+use super::{CoreView, Disk, DiskMark, Forming, HelloStop, Identity, Jury, MemberTable, Witnessed};
 
 /// A leader that no majority has acknowledged for longer counts for nobody (architecture, 7).
 pub(crate) const LEADER_COUNTS_FOR: Duration = Duration::from_secs(1);
@@ -27,6 +25,15 @@ pub(crate) const LEADER_HEARD_WITHIN: Duration = Duration::from_millis(1_500);
 /// A leader whose pings have not come for so long may be gone, if others say so, too: three
 /// heartbeats.
 pub(crate) const LEADER_UNHEARD: Duration = Duration::from_millis(300);
+
+/// How long a difference that nobody can decide is borne: the next reports usually decide it.
+const DOUBT_BEARABLE: Duration = Duration::from_secs(2);
+
+/// Why the doors of a node are closed whose state is wrong.
+const QUARANTINED: &str = "quarantined";
+
+/// Why the doors of a follower are closed whose state may be.
+const IN_DOUBT: &str = "the state differs from the leader's";
 
 /// What is waited for is logged again after this time.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(30);
@@ -86,12 +93,14 @@ pub(crate) struct Standing {
     pub(crate) disk_mark: DiskMark,
     pub(crate) table: MemberTable,
     pub(crate) witnessed: Arc<Witnessed>,
-    /// Indexes at which a digest differed from another node's, counted once each.
+    /// Differences between two replicas' digests, counted once each.
     pub(crate) digest_mismatches: AtomicU64,
-    /// Why this node's own state can't be trusted.
-    pub(crate) differs: Mutex<Option<String>>,
-    /// Members whose state differs from this node's, and where that was first seen.
-    pub(crate) quarrels: Mutex<Quarrels>,
+    /// What the digests of all members say; of a follower, only its own and the leader's.
+    pub(crate) jury: Mutex<Jury>,
+    /// Why this node's state can't be relied upon: it is out, for good.
+    pub(crate) quarantined: OnceLock<String>,
+    /// Since when, and how, the state differs from another's while nobody can tell which is right.
+    pub(crate) doubt: Mutex<Option<(Instant, String)>>,
     /// One binding, unbinding or joining at a time.
     pub(crate) binding: tokio::sync::Mutex<()>,
     /// Rung when the node was bound or invited.
@@ -196,19 +205,76 @@ impl Standing {
         }
     }
 
-    /// Whether this leader's state differs from those of most others, and so is the wrong one;
-    /// of two nodes nobody can tell which is, so both are suspect.
-    pub(crate) fn outvoted(&self) -> (bool, Option<String>) {
-        let others = self.membership().members.len().saturating_sub(1);
-        let most = self.quarrels.lock().with_most(others);
-        let text =
-            most.map(|index| format!("the state differs from most others' at index {index}"));
-        (text.is_some() && others > 1, text)
+    /// This node's state is not what the cluster agreed on: it takes itself out, for good. Its log
+    /// and vote are good, so it goes on as a follower; nobody is answered from its state.
+    pub(crate) async fn quarantine(&self, why: String) {
+        if self.quarantined.set(why.clone()).is_err() {
+            return;
+        }
+        error!(
+            why,
+            "this node is quarantined: it serves no clients and does not lead; its data folder is \
+             kept as it is. `trellis rebuild` on it gets the state anew from the others \
+             (docs/errors/quarantined.md)"
+        );
+        self.keep_out();
+        let disk = self.disk.clone();
+        if let Err(error) = blocking(move || disk.quarantine(&why)).await {
+            error!(%error, "the quarantine can't be noted: a restart would forget it");
+        }
+    }
+
+    /// What a quarantine means for the rest of the node.
+    pub(crate) fn keep_out(&self) {
+        if let Some(consensus) = self.consensus.get() {
+            consensus.distrust_state();
+        }
+        if let Some(core) = self.core.get() {
+            core.shut(Some(QUARANTINED));
+        }
+    }
+
+    /// The state differs from another's, and nobody can tell which is right. A follower that goes on
+    /// differing gives way to the leader: one story is told, even if it may be the wrong one.
+    pub(crate) fn doubt(&self, why: Option<String>) {
+        if self.quarantined.get().is_some() {
+            return;
+        }
+        let mut doubt = self.doubt.lock();
+        let news = match (why, doubt.take()) {
+            (None, before) => before.is_some(),
+            (Some(why), Some((since, _))) => {
+                *doubt = Some((since, why));
+                false
+            }
+            (Some(why), None) => {
+                error!(
+                    why,
+                    "two replicas differ and no majority tells which is right: bring the other \
+                     members back (docs/errors/quarantined.md)"
+                );
+                *doubt = Some((crate::now(), why));
+                false
+            }
+        };
+        if news {
+            info!("the state equals the others' again, or a majority says that it is right");
+        }
+        let lasting = doubt.as_ref().is_some_and(|(since, _)| {
+            crate::now().saturating_duration_since(*since) >= DOUBT_BEARABLE
+        });
+        let gives_way = lasting && self.role().leads().is_none();
+        drop(doubt);
+        if let Some(core) = self.core.get() {
+            core.shut(gives_way.then_some(IN_DOUBT));
+        }
     }
 
     /// Whether this node would lead: not on its way out, and not with a disk that stands still.
     pub(crate) fn is_willing(&self) -> bool {
-        !*self.draining.borrow() && !self.stalled.load(Ordering::Relaxed)
+        !*self.draining.borrow()
+            && !self.stalled.load(Ordering::Relaxed)
+            && self.quarantined.get().is_none()
     }
 
     /// Whether the leader has been silent for three heartbeats.

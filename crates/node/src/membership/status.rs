@@ -43,6 +43,10 @@ pub struct Status {
     pub digest: Option<Digest>,
     /// Differences found between replicas since the start.
     pub digest_mismatches: u64,
+    /// Why this node's state is not relied upon: it is out until it is rebuilt.
+    pub quarantined: Option<String>,
+    /// From whose state this node's differs while no majority tells which is right.
+    pub in_doubt: Option<String>,
     /// The open origin, `node/run`: client listeners are open.
     pub origin: Option<String>,
     /// Whether client listeners are open.
@@ -101,6 +105,8 @@ pub struct MemberStatus {
     pub report_age_ms: Option<u64>,
     /// Entries that it lacks of the newest index known here; `None` if not known.
     pub lag: Option<u64>,
+    /// Its state is not relied upon: it serves no clients and does not lead.
+    pub quarantined: bool,
     /// Its last applied index.
     pub applied: Option<u64>,
     /// The version of its binary.
@@ -175,6 +181,11 @@ pub(crate) fn status(standing: &Standing) -> Status {
             },
             report_age_ms,
             lag: reached.map(|index| last_log.saturating_sub(index)),
+            quarantined: match &told {
+                _ if member.id == own => standing.quarantined.get().is_some(),
+                Some((seen, _)) => seen.quarantined,
+                None => false,
+            },
             applied,
             version: told.as_ref().map(|(seen, _)| seen.version.clone()),
             disk: told.map(|(seen, _)| seen.disk),
@@ -218,6 +229,8 @@ pub(crate) fn status(standing: &Standing) -> Status {
                 value: format!("{:016x}", sample.digest),
             }),
         digest_mismatches: standing.digest_mismatches.load(Ordering::Relaxed),
+        quarantined: standing.quarantined.get().cloned(),
+        in_doubt: standing.doubt.lock().clone().map(|(_, why)| why),
         origin: origin.map(|origin| origin.to_string()),
         doors_open: origin.is_some(),
         draining: *standing.draining.borrow(),

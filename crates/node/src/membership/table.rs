@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     pub version: String,
     /// The peer address that its configuration names.
     pub address: String,
+    /// Its state must not be relied upon.
+    pub quarantined: bool,
 }
 
 /// The table of members that leaders spread: for each its run, highest term acknowledged, flushed

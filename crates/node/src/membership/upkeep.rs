@@ -39,6 +39,7 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
             continue;
         }
         keeper.watch_stall().await;
+        keeper.leave_office().await;
         keeper.watch_disks().await;
         keeper.save_and_purge().await;
     }
@@ -94,6 +95,25 @@ impl Keeper {
                 standing.stalled.store(false, Ordering::Relaxed);
                 consensus.may_stand(standing.is_willing());
             }
+        }
+    }
+
+    /// A leader whose state turned out to be wrong hands over as soon as somebody can take over.
+    /// Until then it goes on ordering the log: for that its state is not asked.
+    async fn leave_office(&mut self) {
+        let Self {
+            standing,
+            consensus,
+            ..
+        } = self;
+        if standing.quarantined.get().is_none() || consensus.role().borrow().leads().is_none() {
+            return;
+        }
+        let council = changes::council(standing, consensus);
+        if let Some(to) = council.successor(None)
+            && let Err(refused) = changes::hand_over(standing, consensus, to).await
+        {
+            warn!(%refused, "quarantined, and still leading");
         }
     }
 

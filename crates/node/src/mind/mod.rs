@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     heard: Mutex<Option<Instant>>,
     /// No new origin after this one.
     stopping: Mutex<bool>,
+    /// Why no client may be served, as long as that is so.
+    shut: watch::Sender<Option<&'static str>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -143,6 +145,7 @@ impl Core {
             doors: watch::Sender::new(DoorState::Closed { why: "starting" }),
             heard: Mutex::new(None),
             stopping: Mutex::new(false),
+            shut: watch::Sender::new(None),
             tasks: Mutex::new(JoinSet::new()),
         }))
     }
@@ -242,6 +245,31 @@ impl Core {
         }
         self.0
             .with_origin(|origin| origin.fence(CloseReason::Drained));
+    }
+
+    /// Lets no client in for as long as there is a reason, and gives up those who are there.
+    pub fn shut(&self, why: Option<&'static str>) {
+        let news = self
+            .0
+            .shut
+            .send_if_modified(|known| std::mem::replace(known, why) != why);
+        if !news {
+            return;
+        }
+        if let Some(why) = why {
+            self.0.doors.send_if_modified(|doors| {
+                let closed = matches!(doors, DoorState::Closed { .. });
+                if closed {
+                    *doors = DoorState::Closed { why };
+                }
+                closed
+            });
+            self.0.with_origin(|origin| {
+                if origin.phase() != Phase::Fenced {
+                    origin.fence(CloseReason::Fenced);
+                }
+            });
+        }
     }
 
     /// How long ago a leader that counts was heard; `None` if none was since the start.
@@ -380,7 +408,10 @@ impl Inner {
                         why: "waiting for the cluster",
                     },
                     Phase::Fenced => DoorState::Closed {
-                        why: "out of touch with the cluster",
+                        why: self
+                            .shut
+                            .borrow()
+                            .unwrap_or("out of touch with the cluster"),
                     },
                 };
                 let changed = *doors != new;

@@ -14,9 +14,11 @@ pub(super) async fn draw_runs(
     next_run: Arc<dyn Fn() -> io::Result<Run> + Send + Sync>,
 ) {
     let mut phase = core.phase.subscribe();
+    let mut shut = core.shut.subscribe();
     loop {
         let fenced = *phase.borrow_and_update() == Phase::Fenced;
-        if fenced && !core.is_stopping() {
+        let open = shut.borrow_and_update().is_none();
+        if fenced && open && !core.is_stopping() {
             let next_run = next_run.clone();
             let run = match blocking(move || next_run()).await {
                 Ok(run) => run,
@@ -28,13 +30,15 @@ pub(super) async fn draw_runs(
             let origin = OriginId { node: core.me, run };
             info!(%origin, "wants to open its origin");
             core.with_origin(|state| {
-                if state.phase() == Phase::Fenced {
+                if state.phase() == Phase::Fenced && core.shut.borrow().is_none() {
                     state.opening(origin);
                 }
             });
         }
-        if phase.changed().await.is_err() {
-            return;
+        // The senders live as long as the core.
+        tokio::select! {
+            changed = phase.changed() => if changed.is_err() { return },
+            changed = shut.changed() => if changed.is_err() { return },
         }
     }
 }

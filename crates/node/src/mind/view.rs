@@ -44,11 +44,16 @@ impl CoreView for Core {
         }
     }
 
+    fn shut(&self, why: Option<&'static str>) {
+        self.shut(why);
+    }
+
     fn forward(
         &self,
+        from: NodeId,
         up: Streaming<pb::ForwardUp>,
     ) -> Result<BoxStream<'static, Result<pb::ForwardDown, Status>>, Status> {
-        Ok(self.forward(None, up))
+        Ok(self.forward(Some(from), up))
     }
 
     fn read_index(&self) -> BoxFuture<'_, Result<pb::ReadIndexReply, Status>> {

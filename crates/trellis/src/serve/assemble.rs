@@ -2,13 +2,17 @@
 
 use std::{
     future::Future,
+    path::Path,
     pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use prometheus_client::registry::Registry;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use trellis_beanstalk::Door;
 use trellis_consensus::ConsensusSettings;
 use trellis_http::{Actions, AdminPort, View};
@@ -16,16 +20,19 @@ use trellis_node::{
     BootError, BootParts, Node, NodeSettings, Reads, boot,
     membership::{DiskMark, MemberSettings, Members, NodeStop, Seed},
 };
-use trellis_store::{Opened, Store, StoreOptions};
+use trellis_store::{
+    OpenError, Opened, Quarantine, QuarantineKind, Store, StoreOptions, has_evidence, rebuild,
+    rebuild_at_next_start,
+};
 
 use super::{
-    PidFile,
+    PidFile, leave,
     signals::{Signals, Told},
     storage::{self, StoredIdentity, Volume},
 };
 use crate::{
     exit::{Ended, Exit},
-    gather::Gather,
+    gather::{self, Gather},
     settings::Settings,
 };
 
@@ -38,41 +45,52 @@ pub(super) async fn run(
     let mut signals = Signals::new()?;
     let slot: Arc<OnceLock<Node>> = Arc::default();
     let members: Arc<OnceLock<Members>> = Arc::default();
+    let (out, is_out) = watch::channel(None);
     let drainer = Arc::new(Drainer {
         slot: Arc::clone(&slot),
         limit: settings.drain_timeout,
+        settings: Arc::clone(&settings),
+        is_out: is_out.clone(),
+        rebuilding: Arc::default(),
     });
     // The registry is whole only when storage is open, and probes are answered before.
     let gather = Arc::new(Gather::new(Arc::clone(&slot)));
     let registry = Arc::new(OnceLock::new());
+    let figures = {
+        let (is_out, name) = (is_out.clone(), settings.name.clone());
+        move || {
+            gather.figures().or_else(|| {
+                is_out
+                    .borrow()
+                    .as_ref()
+                    .map(|_| gather::without_node(&name))
+            })
+        }
+    };
     let view = View {
         members: Arc::clone(&members),
+        quarantined: is_out,
         actions: drainer.clone(),
         registry: Arc::clone(&registry),
-        figures: Arc::new(move || gather.figures()),
+        figures: Arc::new(figures),
         runtime: tokio::runtime::Handle::current(),
     };
     admin
         .start(view)
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
 
-    let opening = tokio::task::spawn_blocking({
-        let folder = settings.data_dir.clone();
-        move || Store::open(&folder, StoreOptions::default())
-    });
-    // A log of many GiB takes a while to read; nothing is lost by stopping meanwhile.
-    let opened = tokio::select! {
-        opened = opening => opened.map_err(|error| Ended::new(Exit::Defect, error.to_string()))?,
-        () = told_to_stop(&mut signals) => return Ok(()),
+    refuse_to_stay_alone(&settings)?;
+    let Some(opened) = open(&settings, &mut signals, &out).await? else {
+        return Ok(());
     };
     let Opened {
         identity: _,
         log,
         state,
         meta,
-        quarantined: _,
+        quarantined,
         lock,
-    } = opened.map_err(storage::refused)?;
+    } = opened;
     let pid_file = PidFile::write(&settings)?;
     let mut metrics = Registry::with_prefix("trellis");
     log.metrics().register(&mut metrics);
@@ -82,6 +100,7 @@ pub(super) async fn run(
         folder: settings.data_dir.clone(),
         log: log.clone(),
         state: Arc::clone(&state),
+        quarantined,
     };
     let booting = boot(BootParts {
         identity: Arc::new(StoredIdentity(meta)),
@@ -107,6 +126,96 @@ pub(super) async fn run(
     let result = keep(&node, &drainer, &mut signals).await;
     drop((pid_file, lock));
     result
+}
+
+/// How often a process without a node looks whether its folder was rebuilt.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Opens the data folder; `None` if the process was told to stop meanwhile.
+///
+/// A quarantined folder is not opened. The process stays, so that probes and people can ask it
+/// why, and goes on when the folder is rebuilt.
+async fn open(
+    settings: &Settings,
+    signals: &mut Signals,
+    out: &watch::Sender<Option<String>>,
+) -> Result<Option<Opened>, Ended> {
+    loop {
+        let opening = tokio::task::spawn_blocking({
+            let folder = settings.data_dir.clone();
+            let options = StoreOptions {
+                damaged: Arc::new(leave::damaged),
+                ..StoreOptions::default()
+            };
+            move || Store::open(&folder, options)
+        });
+        // A log of many GiB takes a while to read; nothing is lost by stopping meanwhile.
+        let opened = tokio::select! {
+            opened = opening => opened.map_err(|error| Ended::new(Exit::Defect, error.to_string()))?,
+            () = told_to_stop(signals) => return Ok(None),
+        };
+        match opened {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(OpenError::Quarantined { why, .. }) => {
+                tracing::error!(
+                    why,
+                    "this node is quarantined and takes no part in anything; its data folder is \
+                     kept as it is. `trellis rebuild` moves it aside and gets everything from the \
+                     others (docs/errors/quarantined.md)"
+                );
+                let _pid_file = PidFile::write(settings)?;
+                out.send_replace(Some(why));
+                tokio::select! {
+                    () = rebuilt(&settings.data_dir) => {}
+                    () = told_to_stop(signals) => return Ok(None),
+                }
+                out.send_replace(None);
+                refuse_to_stay_alone(settings)?;
+            }
+            Err(refused) => return Err(storage::refused(refused)),
+        }
+    }
+}
+
+/// Resolves when the folder is not quarantined any more.
+async fn rebuilt(folder: &Path) {
+    let is_damaged = || match Quarantine::read(folder) {
+        Ok(note) => note.is_some_and(|note| note.kind == QuarantineKind::Damaged),
+        Err(_) => true,
+    };
+    while is_damaged() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// A folder that was rebuilt belongs to a cluster. A node that knows nobody of it would form one
+/// of its own, without its jobs.
+fn refuse_to_stay_alone(settings: &Settings) -> Result<(), Ended> {
+    let folder = &settings.data_dir;
+    let is_new = !folder.join("log").exists();
+    if is_new && has_evidence(folder) && !names_others(settings) {
+        return Err(Ended::new(
+            Exit::Config,
+            format!(
+                "{} (what it held is in {})",
+                ALONE,
+                folder.join("evidence").display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+const ALONE: &str = "configuration: initial_members and join name no other node; allowed is a list \
+                     with the members of the cluster that this rebuilt node is to come back to";
+
+/// Whether the node would find its cluster with an empty folder.
+fn names_others(settings: &Settings) -> bool {
+    let others = settings
+        .initial_members
+        .iter()
+        .any(|(name, _)| *name != settings.name);
+    others || !settings.join.is_empty()
 }
 
 /// Waits for the end of a node that runs.
@@ -135,6 +244,13 @@ async fn keep(node: &Node, drainer: &Arc<Drainer>, signals: &mut Signals) -> Res
                 }
             },
             stop = node.members().stopped() => return Err(stopped(&stop)),
+            () = drainer.rebuilding.notified() => {
+                // Whoever asked for it is to hear of it first.
+                tokio::time::sleep(ANSWER_WITHIN).await;
+                node.members().stop().await;
+                let why = "rebuilding: start this node again, and it joins as a new member";
+                return Err(Ended::new(Exit::Temporary, why));
+            }
             _ = is_drained.wait_for(|drained| *drained) => {
                 node.members().stop().await;
                 return Ok(());
@@ -148,10 +264,18 @@ async fn told_to_stop(signals: &mut Signals) {
     while signals.next().await != Told::Stop {}
 }
 
-/// Makes the node ready to be stopped, within a bound.
+/// Between noting that the folder is to be rebuilt and the end of the process.
+const ANSWER_WITHIN: Duration = Duration::from_millis(300);
+
+/// Makes the node ready to be stopped, within a bound, or to be rebuilt.
+#[derive(Clone)]
 struct Drainer {
     slot: Arc<OnceLock<Node>>,
     limit: Duration,
+    settings: Arc<Settings>,
+    /// Why there is no node.
+    is_out: watch::Receiver<Option<String>>,
+    rebuilding: Arc<Notify>,
 }
 
 impl Drainer {
@@ -161,15 +285,52 @@ impl Drainer {
             tracing::warn!(limit = ?self.limit, "draining takes too long");
         }
     }
+
+    async fn clear(&self) -> Result<String, String> {
+        if !names_others(&self.settings) {
+            return Err(ALONE.to_owned());
+        }
+        let folder = self.settings.data_dir.clone();
+        if self.is_out.borrow().is_some() {
+            let moved = tokio::task::spawn_blocking(move || rebuild(&folder)).await;
+            let evidence = moved
+                .map_err(|error| error.to_string())?
+                .map_err(|error| storage::refused(error).why)?;
+            return Ok(format!(
+                "what it held is in {}; this node joins again as a new member",
+                evidence.display()
+            ));
+        }
+        let members = self.slot.get().map(|node| node.members().status());
+        let Some(why) = members.and_then(|status| status.quarantined) else {
+            return Err(format!(
+                "this node is not quarantined; to give it an empty folder all the same, stop it and \
+                 run `trellis rebuild --data-dir {}`",
+                folder.display()
+            ));
+        };
+        let noted = tokio::task::spawn_blocking(move || rebuild_at_next_start(&folder, &why)).await;
+        let evidence = noted
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
+        self.rebuilding.notify_one();
+        Ok(format!(
+            "this process ends now; started again (its supervisor does that) it moves what it held to {} \
+             and joins as a new member",
+            evidence.display()
+        ))
+    }
 }
 
 impl Actions for Drainer {
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let drainer = Self {
-            slot: Arc::clone(&self.slot),
-            limit: self.limit,
-        };
+        let drainer = self.clone();
         Box::pin(async move { drainer.run().await })
+    }
+
+    fn rebuild(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> {
+        let drainer = self.clone();
+        Box::pin(async move { drainer.clear().await })
     }
 }
 

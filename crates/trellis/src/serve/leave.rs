@@ -1,8 +1,13 @@
 //! How the process ends, whatever holds it up.
 
-use std::{process, thread, time::Duration};
+use std::{
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
-use crate::exit::Exit;
+use crate::{exit::Exit, telemetry};
 
 /// Ending in good order closes files and joins threads. One of them may hang with the disk.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -13,16 +18,40 @@ const FAIL_WITHIN: Duration = Duration::from_secs(1);
 /// From now on a failed disk and a defect end the process, each with its own code.
 pub(super) fn on_failure() {
     trellis_consensus::on_fail_stop(|reason| {
+        only_once();
         eprintln!("trellis: {reason}; a node whose disk failed stops and says nothing more");
         fail(Exit::Disk);
     });
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
+        only_once();
         report(info);
         // A half-done step is nothing to go on from, and the other nodes carry on.
         eprintln!("trellis: this is a defect of Trellis; the node stops");
         fail(Exit::Defect);
     }));
+}
+
+/// The first failure is the reason; what others meet until the process is gone are its consequences, and waits here for
+/// the end. An operator (and a supervisor's log) finds one reason, as the last line.
+fn only_once() {
+    static FAILED: AtomicBool = AtomicBool::new(false);
+    telemetry::fall_silent();
+    if FAILED.swap(true, Ordering::SeqCst) {
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// The data folder is damaged and quarantined: ends the process.
+pub(super) fn damaged(reason: &str) {
+    only_once();
+    eprintln!(
+        "trellis: {reason}; this node is quarantined, its data folder is kept as it is: `trellis \
+         rebuild` moves it aside and gets everything from the others (docs/errors/quarantined.md)"
+    );
+    fail(Exit::Damaged);
 }
 
 /// Ends the process now: the kernel closes its sockets.

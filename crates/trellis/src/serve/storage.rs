@@ -4,7 +4,9 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use trellis_node::membership::{Disk, DiskSpace, Identity};
 use trellis_rpc::ClusterId;
-use trellis_store::{IdentityError, IdentityStore, LogStore, OpenError, StateMirror, free_space};
+use trellis_store::{
+    IdentityError, IdentityStore, LogStore, OpenError, Quarantine, StateMirror, free_space,
+};
 use trellis_types::{NodeId, Run};
 
 use crate::exit::{Ended, Exit};
@@ -58,6 +60,8 @@ pub(super) struct Volume {
     pub(super) folder: PathBuf,
     pub(super) log: LogStore,
     pub(super) state: Arc<StateMirror>,
+    /// What a note in the folder said before this start.
+    pub(super) quarantined: Option<String>,
 }
 
 impl Disk for Volume {
@@ -89,16 +93,32 @@ impl Disk for Volume {
         self.state.compact();
         self.log.compact()
     }
+
+    fn quarantine(&self, why: &str) -> io::Result<()> {
+        Quarantine::differs(why).write(&self.folder)
+    }
+
+    fn quarantined(&self) -> Option<String> {
+        self.quarantined.clone()
+    }
 }
 
 /// Why the data folder can't be used, for person and supervisor.
-pub(super) fn refused(error: OpenError) -> Ended {
+pub(crate) fn refused(error: OpenError) -> Ended {
     let exit = match &error {
         OpenError::InUse { .. } | OpenError::Io { .. } => Exit::Folder,
         OpenError::NewerFormat { .. } | OpenError::NoFormat { .. } => Exit::Foreign,
+        OpenError::NoNode { .. } => Exit::No,
+        OpenError::LogDamaged { .. } | OpenError::StateDamaged { .. } => Exit::Damaged,
         _ => Exit::Disk,
     };
     let mut why = error.to_string();
+    if exit == Exit::Damaged {
+        why.push_str(
+            "; this node is quarantined: `trellis rebuild` moves the folder's content aside and \
+             gets everything from the others (docs/errors/quarantined.md)",
+        );
+    }
     if let Some(source) = std::error::Error::source(&error) {
         why = format!("{why}: {source}");
     }

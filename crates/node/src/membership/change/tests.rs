@@ -22,6 +22,7 @@ fn three() -> Council {
         lag: Some(0),
         level: Some(1),
         address: None,
+        quarantined: false,
     };
     Council {
         me: NodeId(1),
