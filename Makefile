@@ -12,13 +12,15 @@ ROUNDS ?= 20
 SEED ?= 1
 SECONDS ?= 60
 
-.PHONY: help run test check build bench soak fmt deny model fuzz clean-data
+.PHONY: help run test check build bench bench-peers soak fmt deny model fuzz clean-data
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
 	@echo 'make test    run the tests (installs what they need)'
 	@echo 'make check   formatting, clippy, house rules'
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
+	@echo 'make bench-peers  Trellis beside every durable queue that Debian and Go have, about a quarter of an hour; knobs:'
+	@echo '             PEERS="redis etcd" LOADS="put:256 cycle:64" CONNECTIONS="1 16" DEPTH=1 BYTES=8192 SECONDS=3 ROUNDS=2 FULL=1'
 	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
 	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
@@ -51,6 +53,17 @@ fmt:
 bench: build
 	@sh tests/install.sh test
 	@. tests/cache.sh; $(CARGO) run --quiet --release --package trellis-bench --bin trellis-bench -- side-by-side --trellis "$$CARGO_TARGET_DIR/release/trellis" $(BENCH)
+
+# Only what was asked for: SECONDS and ROUNDS have other defaults elsewhere.
+asked = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
+PEERS_KNOBS = $(if $(PEERS),--peers "$(PEERS)") $(if $(LOADS),--loads "$(LOADS)") $(if $(CONNECTIONS),--connections "$(CONNECTIONS)") \
+	$(if $(DEPTH),--depth $(DEPTH)) $(if $(BYTES),--body-bytes $(BYTES)) $(if $(FULL),--full) \
+	$(if $(call asked,SECONDS),--seconds $(SECONDS)) $(if $(call asked,ROUNDS),--rounds $(ROUNDS))
+
+bench-peers: build
+	@sh tests/install.sh peers
+	@. tests/cache.sh; PATH="$$BUILD_CACHE/peers:$$PATH" "$$CARGO_TARGET_DIR/release/trellis-bench" peers \
+		--trellis "$$CARGO_TARGET_DIR/release/trellis" $(PEERS_KNOBS) $(BENCH)
 
 # Release builds, so that the gaps are those of a real cluster.
 soak:

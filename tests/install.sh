@@ -4,6 +4,7 @@
 #   sh tests/install.sh build      a C++ compiler, libclang, cargo: enough to build and run
 #   sh tests/install.sh test       and the services and tools that the tests use
 #   sh tests/install.sh clients    and the client libraries of five languages, into the cache
+#   sh tests/install.sh peers      what `make bench-peers` compares with: as much of it as is to be had
 #
 # It asks for nothing: as root it calls apt-get, else it tries sudo without a password. A second run that finds
 # everything in place takes no time and asks no package registry.
@@ -98,9 +99,41 @@ install_clients() {
     sh tests/clients/build.sh
 }
 
+# The packages would start their services, which nobody asked for: Debian's way to forbid it, for a moment.
+without_services() {
+    forbid=/usr/sbin/policy-rc.d
+    if [ "$(id -u)" = 0 ] && [ ! -e $forbid ]; then
+        trap 'rm -f $forbid' EXIT INT TERM
+        printf '#!/bin/sh\nexit 101\n' >$forbid
+        chmod 755 $forbid
+        "$@" && done=0 || done=$?
+        rm -f $forbid
+        trap - EXIT INT TERM
+        return $done
+    fi
+    "$@"
+}
+
+# One by one, and none is a must: the benchmark names in one line what it does not find.
+install_peers() {
+    for pair in beanstalkd=beanstalkd strace=strace redis-server=redis-server etcd=etcd-server rabbitmq-server=rabbitmq-server; do
+        has "${pair%%=*}" || [ -x "/usr/sbin/${pair%%=*}" ] ||
+            (without_services apt_install "${pair#*=}") || say "install: going on without ${pair#*=}"
+    done
+    # Debian's server can't sync before it acknowledges, so it comes as a Go module.
+    nats=v2.15.3
+    if ! "$BUILD_CACHE/peers/nats-server" --version 2>/dev/null | grep -qx "nats-server: $nats"; then
+        has go || (apt_install golang-go) || true
+        say "install: go install nats-server $nats"
+        GOBIN=$BUILD_CACHE/peers go install "github.com/nats-io/nats-server/v2@$nats" >&2 ||
+            say "install: going on without NATS"
+    fi
+}
+
 case $group in
     build) install_build ;;
     test) install_build; install_test ;;
     clients) install_build; install_test; install_clients ;;
-    *) die "unknown group '$group': build, test or clients" ;;
+    peers) install_peers ;;
+    *) die "unknown group '$group': build, test, clients or peers" ;;
 esac

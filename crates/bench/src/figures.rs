@@ -32,6 +32,8 @@ pub(crate) struct Figures {
     pub(crate) own_cpu_by_thread: Vec<f64>,
     /// CPU of the watched processes in the measured time, together, in cores.
     pub(crate) server_cpu_cores: Option<f64>,
+    /// Memory that the watched processes held together when the measured time ended.
+    pub(crate) server_rss_bytes: Option<u64>,
     /// The machine's load average of the last minute when the run began.
     pub(crate) load_average: f64,
 }
@@ -81,6 +83,13 @@ pub(crate) fn cpu_seconds_of(pid: u32) -> Option<f64> {
     let user: u64 = fields.nth(11)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Bytes of a process that are in memory; `None` if it is gone.
+pub(crate) fn rss_bytes_of(pid: u32) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 #[cfg(test)]

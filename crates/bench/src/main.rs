@@ -4,9 +4,12 @@
 //! reports the CPU that it used itself, so that it is seen not to be the bottleneck, and a run in which any operation
 //! failed says so and ends with exit code 1.
 
+mod disk;
 mod drive;
 mod figures;
+mod interrupted;
 mod pair;
+mod peers;
 mod plan;
 mod servers;
 mod side_by_side;
@@ -32,6 +35,8 @@ enum Command {
     Pair(pair::PairArgs),
     /// Start beanstalkd (no log, default log, log synced at every write) and a Trellis cluster here, and print one table.
     SideBySide(side_by_side::SideBySideArgs),
+    /// Start each durable queue that is installed here beside a Trellis cluster, load them in turn, and print one table.
+    Peers(peers::PeersArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         Command::Run(args) => plan::run(&args),
         Command::Pair(args) => pair::run(&args),
         Command::SideBySide(args) => side_by_side::run(&args),
+        Command::Peers(args) => peers::run(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::drive::Tongue;
 use crate::figures::Figures;
 use crate::{drive, table};
 
@@ -25,6 +26,9 @@ pub(crate) enum Mix {
 /// How a server is loaded.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Load {
+    /// What the server speaks.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) dialect: Tongue,
     /// What one operation is.
     #[arg(long, value_enum, default_value_t = Mix::Put)]
     pub(crate) mix: Mix,
@@ -122,6 +126,12 @@ impl Plan {
                     .with_context(|| format!("--target {target}: no address"))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
+        if load.dialect == Tongue::Etcd {
+            ensure!(
+                load.mix != Mix::Delivery && load.rate.is_none(),
+                "etcd has no --mix delivery and no --rate here"
+            );
+        }
         let mut load = load.clone();
         load.threads = load.threads.min(load.connections);
         if load.mix == Mix::Delivery {

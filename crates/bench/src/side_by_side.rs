@@ -1,7 +1,6 @@
 //! beanstalkd and a Trellis cluster under the same loads on this machine, in one table.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
@@ -9,8 +8,8 @@ use clap::Args;
 use crate::figures::Figures;
 use crate::pair::{median, median_cells};
 use crate::plan::{Load, Mix, Plan, report_failures};
-use crate::servers::Server;
-use crate::{drive, table};
+use crate::servers::{Launch, Server};
+use crate::{disk, drive, table};
 
 /// `trellis-bench side-by-side`
 #[derive(Debug, Args)]
@@ -128,7 +127,7 @@ pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
         "data in {}, where writing and syncing 4 KiB takes {} (median); {} cores; {}-byte bodies; \
          {} rounds of {} s, each server in turn",
         args.data_dir.display(),
-        table::duration(sync_micros(&args.data_dir)?),
+        table::duration(disk::probe(&args.data_dir)?.p50_us),
         std::thread::available_parallelism()?,
         args.body_bytes,
         args.rounds,
@@ -174,34 +173,28 @@ fn measure(
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("can't clear {}", dir.display()))?;
     }
-    let folder = |name: &str| -> anyhow::Result<PathBuf> {
-        let path = dir.join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(path)
+    let launch = |name: &str| -> anyhow::Result<Launch> {
+        let dir = dir.join(name);
+        std::fs::create_dir_all(&dir)?;
+        let log = args.data_dir.join(format!("{name}.out"));
+        Ok(Launch {
+            dir,
+            log,
+            trace: None,
+        })
     };
-    let (with_log, synced, cluster) = (
-        folder("default-log")?,
-        folder("synced-log")?,
-        folder("trellis")?,
-    );
-    let log = |name: &str| args.data_dir.join(name);
-    let text = |path: &Path| path.display().to_string();
+    let beanstalkd = |name: &str, flags: &[&str]| {
+        launch(name).and_then(|launch| Server::beanstalkd(&args.beanstalkd, flags, &launch))
+    };
     let servers = [
-        Server::beanstalkd(&args.beanstalkd, &[], &log("beanstalkd.out"))?,
-        Server::beanstalkd(
-            &args.beanstalkd,
-            &["-b", &text(&with_log)],
-            &log("beanstalkd-b.out"),
-        )?,
-        Server::beanstalkd(
-            &args.beanstalkd,
-            &["-b", &text(&synced), "-f0"],
-            &log("beanstalkd-f0.out"),
-        )?,
-        Server::trellis(&args.trellis, args.nodes, &cluster, &log("trellis.out"))?,
+        beanstalkd("beanstalkd", &[])?,
+        beanstalkd("beanstalkd-b", &["-b"])?,
+        beanstalkd("beanstalkd-f0", &["-b", "-f0"])?,
+        Server::trellis(&args.trellis, args.nodes, &launch("trellis")?)?,
     ];
 
     let load = Load {
+        dialect: drive::Tongue::Beanstalk,
         mix: scenario.mix,
         connections: scenario.connections,
         depth: scenario.depth,
@@ -261,26 +254,4 @@ fn print_scenario(scenario: &Scenario, rounds: &[Vec<Figures>]) {
         "load",
     ];
     println!("{}", table::grid(&head, rows));
-}
-
-/// How long this disk takes to make 4 KiB durable: the median of some tries, in microseconds.
-fn sync_micros(dir: &Path) -> anyhow::Result<f64> {
-    use std::io::Write;
-
-    let path = dir.join("sync-probe");
-    let mut file = std::fs::File::create(&path)?;
-    let mut tries = Vec::new();
-    for _ in 0..51 {
-        let begun = Instant::now();
-        file.write_all(&[0x5a; 4096])?;
-        file.sync_data()?;
-        tries.push(begun.elapsed());
-    }
-    std::fs::remove_file(&path)?;
-    tries.sort();
-    Ok(tries
-        .get(tries.len() / 2)
-        .map_or(Duration::ZERO, |it| *it)
-        .as_secs_f64()
-        * 1e6)
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::{Buf, BytesMut};
-use trellis_wire::beanstalk::client::{ReplyDecoder, encode_request};
 use trellis_wire::beanstalk::{Reply, Request};
 
+use super::dialect::Dialect;
 use super::tally::Step;
 
 /// What a reply is waited for.
@@ -25,7 +25,7 @@ pub(super) struct Expected {
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) target: SocketAddr,
-    pub(super) decoder: ReplyDecoder,
+    dialect: Box<dyn Dialect>,
     pub(super) out: BytesMut,
     pub(super) expected: VecDeque<Expected>,
     /// The socket was full: epoll tells when it has room.
@@ -35,8 +35,12 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects, and says what must be said before the run, waiting for each answer.
-    pub(super) fn open(target: SocketAddr, first: &[Request]) -> anyhow::Result<Self> {
-        let patience = Duration::from_secs(10);
+    pub(super) fn open(
+        target: SocketAddr,
+        dialect: Box<dyn Dialect>,
+        first: &[Request],
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect_timeout(&target, patience)
             .with_context(|| format!("can't connect to {target}"))?;
         stream.set_nodelay(true)?;
@@ -44,45 +48,51 @@ impl Connection {
         let mut connection = Self {
             stream,
             target,
-            decoder: ReplyDecoder::new(),
+            dialect,
             out: BytesMut::new(),
             expected: VecDeque::new(),
             blocked: false,
             dead: false,
         };
         for request in first {
-            encode_request(request, &mut connection.out);
-            connection.stream.write_all(&connection.out)?;
-            connection.out.clear();
             match connection
-                .wait_for_reply()
+                .ask(request)
                 .with_context(|| format!("{target} after {request:?}"))?
             {
                 Reply::Using(_) | Reply::Watching(_) => {}
                 other => bail!("{target} answers {request:?} with {other:?}"),
             }
         }
-        connection.stream.set_nonblocking(true)?;
         Ok(connection)
     }
 
-    fn wait_for_reply(&mut self) -> anyhow::Result<Reply> {
+    /// Asks and waits for the answer, before the run.
+    pub(super) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        self.dialect.ask(request, &mut self.out);
         let mut bytes = [0; 1024];
         loop {
-            if let Some(reply) = self.decoder.step() {
-                return Ok(reply?);
+            let reply = self.dialect.step(&mut self.out)?;
+            self.stream.write_all(&self.out)?;
+            self.out.clear();
+            if let Some(reply) = reply {
+                return Ok(reply);
             }
             match self.stream.read(&mut bytes)? {
                 0 => bail!("the connection was closed"),
-                count => self.decoder.feed(&bytes[..count]),
+                count => self.dialect.feed(&bytes[..count]),
             }
         }
     }
 
     /// Puts a request behind what must still be written, and its reply behind those that are awaited.
     pub(super) fn send(&mut self, request: &Request, expected: Expected) {
-        encode_request(request, &mut self.out);
+        self.dialect.ask(request, &mut self.out);
         self.expected.push_back(expected);
+    }
+
+    /// The next reply of what was read.
+    pub(super) fn step(&mut self) -> anyhow::Result<Option<Reply>> {
+        self.dialect.step(&mut self.out)
     }
 
     /// Writes what the socket takes.
@@ -110,7 +120,7 @@ impl Connection {
                 "the server closed the connection",
             )),
             Ok(count) => {
-                self.decoder.feed(&scratch[..count]);
+                self.dialect.feed(&scratch[..count]);
                 Ok(())
             }
             Err(error)

@@ -2,17 +2,25 @@
 
 mod actor;
 mod connection;
+mod dialect;
+mod etcd;
 mod pace;
 mod tally;
 mod thread;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use trellis_types::{Priority, Seconds, TubeName};
+use trellis_wire::beanstalk::{Reply, Request};
 
-use crate::figures::{Figures, Latency, cpu_seconds_of, load_average};
+use crate::figures::{Figures, Latency, cpu_seconds_of, load_average, rss_bytes_of};
 use crate::plan::{Mix, Plan};
+pub(crate) use dialect::Tongue;
+use etcd::EtcdThread;
 use tally::Tally;
 use thread::DriverThread;
 
@@ -23,6 +31,12 @@ struct Times {
     until: u64,
     /// Without a reply for so long an operation has failed.
     patience: u64,
+}
+
+/// What drives a thread's share.
+enum Driver {
+    Sockets(DriverThread),
+    Etcd(EtcdThread),
 }
 
 /// Connects, drives, and sums up what all threads saw.
@@ -42,7 +56,10 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Figures> {
     let run = format!("{:x}", since_epoch.as_micros());
     let mut threads = Vec::new();
     for index in 0..load.threads {
-        threads.push(DriverThread::connect(plan, &run, index, times)?);
+        threads.push(match load.dialect {
+            Tongue::Etcd => Driver::Etcd(EtcdThread::connect(plan, &run, index, times)?),
+            _ => Driver::Sockets(DriverThread::connect(plan, &run, index, times)?),
+        });
     }
 
     // All connections stand; now all threads start at one moment, and this one watches the servers' CPU meanwhile.
@@ -53,7 +70,10 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Figures> {
             let start = Arc::clone(&start);
             std::thread::spawn(move || {
                 start.wait();
-                thread.run()
+                match thread {
+                    Driver::Sockets(thread) => thread.run(),
+                    Driver::Etcd(thread) => thread.run(),
+                }
             })
         })
         .collect();
@@ -63,6 +83,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Figures> {
     let cpu_before = server_cpu(&plan.watched);
     sleep_until(began + plan.warm_up() + plan.measured());
     let cpu_after = server_cpu(&plan.watched);
+    let rss: Option<u64> = plan.watched.iter().map(|pid| rss_bytes_of(*pid)).sum();
 
     let mut whole = Tally::new();
     let mut own_cpu_by_thread = Vec::new();
@@ -102,8 +123,43 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Figures> {
         server_cpu_cores: cpu_before
             .zip(cpu_after)
             .map(|(before, after)| (after - before) / load.seconds),
+        server_rss_bytes: rss.filter(|_| !plan.watched.is_empty()),
         load_average,
     })
+}
+
+/// Finds out whether a server takes a job, within about `patience`.
+pub(crate) fn prove(target: SocketAddr, tongue: Tongue, patience: Duration) -> anyhow::Result<()> {
+    if tongue == Tongue::Etcd {
+        return etcd::prove(target, patience);
+    }
+    let place = dialect::Place {
+        number: 0,
+        founds_tube: true,
+        depth: 1,
+    };
+    let dialect = dialect::dialect(tongue, place).context("no dialect for a plain socket")?;
+    let tube = TubeName::parse(b"bench-proof")?;
+    let mut connection =
+        connection::Connection::open(target, dialect, &[Request::Use(tube)], patience)?;
+    let put = Request::Put {
+        priority: Priority(0),
+        delay: Seconds(0),
+        ttr: Seconds(60),
+        body: Bytes::from_static(b"proof"),
+    };
+    let job = match connection.ask(&put)? {
+        Reply::Inserted(job) => job,
+        other => bail!("a put is answered with {other:?}"),
+    };
+    if tongue == Tongue::Beanstalk {
+        let deleted = connection.ask(&Request::Delete(job))?;
+        ensure!(
+            deleted == Reply::Deleted,
+            "a delete is answered with {deleted:?}"
+        );
+    }
+    Ok(())
 }
 
 fn nanos(duration: Duration) -> u64 {

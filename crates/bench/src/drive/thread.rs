@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use bytes::Bytes;
 use rustix::event::epoll;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -8,6 +9,7 @@ use trellis_wire::beanstalk::Request;
 
 use super::actor::{Actor, Stage};
 use super::connection::Connection;
+use super::dialect::{Place, Tongue, dialect};
 use super::pace::Pace;
 use super::tally::Tally;
 use super::{Times, nanos};
@@ -17,6 +19,10 @@ use crate::plan::{Mix, Plan};
 const SCRATCH_BYTES: usize = 64 << 10;
 /// Sockets that are looked at between two looks at the clock.
 const EVENTS_MAX: usize = 256;
+/// How long an answer may take before the run.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+/// How long news of a stream takes from one NATS server to the others, generously.
+const NATS_HEARS: Duration = Duration::from_millis(200);
 /// Failed operations after which a thread gives up: more of the same says nothing new.
 const FAILURES_MAX: u64 = 100;
 
@@ -62,25 +68,34 @@ impl DriverThread {
                 number % load.tubes
             };
             let tube = TubeName::parse(format!("bench-{run}-{shared}").as_bytes())?;
+            let founds_tube = load.mix == Mix::Delivery || number < load.tubes;
+            let add = |thread: &mut Self, at: usize, first: &[Request], side: usize| {
+                let place = Place {
+                    number: 2 * number + side,
+                    founds_tube,
+                    depth: load.depth,
+                };
+                thread.add(plan, target(at), place, first, actor)
+            };
             let put_there = Request::Use(tube.clone());
             let watch_only = [
                 Request::Watch(tube),
                 Request::Ignore(TubeName::parse(b"default")?),
             ];
             let (producer, worker) = match load.mix {
-                Mix::Put => (thread.add(target(number), &[put_there], actor)?, None),
+                Mix::Put => (add(&mut thread, number, &[put_there], 0)?, None),
                 Mix::Cycle => {
                     let [watch, ignore] = watch_only;
                     (
-                        thread.add(target(number), &[put_there, watch, ignore], actor)?,
+                        add(&mut thread, number, &[put_there, watch, ignore], 0)?,
                         None,
                     )
                 }
                 Mix::Delivery => {
-                    let producer = thread.add(target(number), &[put_there], actor)?;
+                    let producer = add(&mut thread, number, &[put_there], 0)?;
                     (
                         producer,
-                        Some(thread.add(target(number + 1), &watch_only, actor)?),
+                        Some(add(&mut thread, number + 1, &watch_only, 1)?),
                     )
                 }
             };
@@ -97,11 +112,20 @@ impl DriverThread {
 
     fn add(
         &mut self,
+        plan: &Plan,
         target: std::net::SocketAddr,
+        place: Place,
         first: &[Request],
         actor: usize,
     ) -> anyhow::Result<usize> {
-        let connection = Connection::open(target, first)?;
+        let tongue = plan.load.dialect;
+        let dialect = dialect(tongue, place).context("this dialect needs a driver of its own")?;
+        let connection = Connection::open(target, dialect, first, OPEN_MAX)?;
+        connection.stream.set_nonblocking(true)?;
+        if place.founds_tube && tongue == Tongue::Nats {
+            // The other servers hear of a new stream a moment later, and until then nobody answers there.
+            std::thread::sleep(NATS_HEARS);
+        }
         let index = self.connections.len();
         let data = epoll::EventData::new_u64(index as u64);
         epoll::add(&self.epoll, &connection.stream, data, epoll::EventFlags::IN)?;
@@ -267,15 +291,17 @@ impl DriverThread {
             open_loop,
         );
         let mut any = false;
-        while let Some(reply) = stage.connections[index].decoder.step() {
-            let expected = stage.connections[index].expected.pop_front();
-            match (reply, expected) {
-                (Ok(reply), Some(expected)) => actor.take(&reply, expected, &mut stage),
-                (Ok(reply), None) => stage
-                    .tally
-                    .fail(|| format!("{reply:?} came without a request")),
-                (Err(bad), _) => {
-                    self.kill(index, &bad.to_string());
+        loop {
+            match stage.connections[index].step() {
+                Ok(Some(reply)) => match stage.connections[index].expected.pop_front() {
+                    Some(expected) => actor.take(&reply, expected, &mut stage),
+                    None => stage
+                        .tally
+                        .fail(|| format!("{reply:?} came without a request")),
+                },
+                Ok(None) => break,
+                Err(bad) => {
+                    self.kill(index, &format!("{bad:#}"));
                     return any;
                 }
             }
@@ -329,7 +355,7 @@ impl DriverThread {
 }
 
 /// CPU that this thread has used so far.
-fn thread_cpu() -> Duration {
+pub(super) fn thread_cpu() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
         used.tv_sec.unsigned_abs(),
@@ -338,7 +364,7 @@ fn thread_cpu() -> Duration {
 }
 
 /// Bytes that no compression makes shorter, the same for each run.
-fn body(bytes: usize) -> Bytes {
+pub(super) fn body(bytes: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut body = Vec::with_capacity(bytes + 8);
     while body.len() < bytes {
