@@ -60,11 +60,11 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
     let mut plan = scene.plan.clone();
     plan.set = vec![
         format!("disk_low_bytes={LOW_BYTES}"),
-        "disk_low_percent=90".to_owned(),
+        "disk_low_percent=99".to_owned(),
     ];
     let cluster = Cluster::start(plan)?;
     let args = &scene.args;
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
     told.wait_for_answers(&cluster, 200)?;
     let leader = cluster.leader(&[0, 1, 2])?;
     let (poor, other) = ((leader + 1) % NODES, (leader + 2) % NODES);
@@ -136,7 +136,7 @@ fn empty(address: SocketAddr) -> Result<()> {
 pub(super) fn hard(scene: &Scene) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 3)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 3)?;
     let mut seen = Vec::new();
     for (part, leads) in [
         ("log", true),

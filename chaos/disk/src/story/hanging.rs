@@ -23,7 +23,7 @@ const MOVES_WITHIN: Duration = Duration::from_secs(8);
 pub(super) fn leader(scene: &Scene) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
     told.wait_for_answers(&cluster, 200)?;
     let leader = cluster.leader(&[0, 1, 2])?;
     let others: Vec<usize> = (0..NODES).filter(|node| *node != leader).collect();

@@ -1,5 +1,6 @@
 //! Stories of three real nodes, each on a disk of its own that can be broken, under a recorded load.
 
+mod account;
 mod cluster;
 mod full;
 mod hanging;
@@ -13,14 +14,16 @@ use std::{
     fs::OpenOptions,
     io::Write,
     path::PathBuf,
-    time::{Duration, Instant},
+    process::Command,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
+use trellis_checker::Invariant;
 
+use account::{Account, Fault};
 use cluster::Plan;
 use told::End;
 
@@ -49,10 +52,11 @@ pub struct Args {
     pub out: Option<PathBuf>,
 }
 
-/// A story: its name, the fault that it is about, and how it is told.
+/// A story: its name, and how it is told.
 struct Story {
     name: &'static str,
-    fault: u32,
+    /// Whether the checker is to find something broken.
+    broken: bool,
     what: &'static str,
     tell: fn(&Scene) -> Result<Told>,
 }
@@ -68,103 +72,78 @@ struct Scene {
 struct Told {
     /// What the checker says, if the load was recorded.
     end: Option<End>,
+    /// What was broken, if the load was not recorded.
+    seen: Vec<Fault>,
     /// What was seen besides.
     figures: Map<String, Value>,
     /// Why it falls short, if it does.
     short: Vec<String>,
 }
 
-/// The line that is kept of a story.
-#[derive(Debug, Serialize)]
-pub struct Account {
-    /// The story's name.
-    pub story: String,
-    /// Its number in the list of faults.
-    pub fault: u32,
-    /// What was done.
-    pub what: String,
-    /// What replays it.
-    pub seed: u64,
-    /// How long it took.
-    pub seconds: f64,
-    /// Operations acknowledged.
-    pub acknowledged: u64,
-    /// Operations whose outcome is unknown.
-    pub unknown: u64,
-    /// Faults that were seen to take effect.
-    pub faults: u64,
-    /// Whether all that it is to show holds.
-    pub holds: bool,
-    /// Why not.
-    pub short: Vec<String>,
-    /// What was seen besides.
-    pub figures: Map<String, Value>,
-}
-
 const STORIES: &[Story] = &[
     Story {
         name: "power-cut",
-        fault: 31,
+        broken: false,
         what: "power cut of all three nodes at once: what was not synced is gone",
         tell: |scene| power::cut(scene, 3),
     },
     Story {
         name: "power-cut-two",
-        fault: 31,
+        broken: false,
         what: "power cut of two of three nodes",
         tell: |scene| power::cut(scene, 2),
     },
     Story {
         name: "power-cut-one",
-        fault: 31,
+        broken: false,
         what: "power cut of one node",
         tell: |scene| power::cut(scene, 1),
     },
     Story {
         name: "lying-disks",
-        fault: 31,
+        broken: true,
         what: "syncs of all disks lie, then a power cut: the checker must notice",
         tell: power::lies,
     },
     Story {
         name: "sync-error",
-        fault: 27,
+        broken: false,
         what: "one fsync of the log fails, of the leader and of a follower: the node stops",
         tell: stopping::sync_error,
     },
     Story {
         name: "state-sync-error",
-        fault: 27,
+        broken: false,
         what: "one fsync of the state fails while a snapshot is made: the node stops",
         tell: stopping::state_sync_error,
     },
     Story {
         name: "sync-hang",
-        fault: 28,
+        broken: false,
         what: "fsync of the leader's log hangs for 30 s",
         tell: hanging::leader,
     },
     Story {
         name: "slow-follower",
-        fault: 29,
+        broken: false,
         what: "a follower's disk 100 times slower, and a follower stopped: puts on the other two",
         tell: slow::follower,
     },
     Story {
         name: "disk-low",
-        fault: 30,
+        broken: false,
         what: "a node's disk falls below its mark: puts refused, deletes possible",
         tell: full::low,
     },
     Story {
         name: "no-space",
-        fault: 30,
+        broken: false,
         what: "ENOSPC on log, state and snapshots of one node, and recovery",
         tell: full::hard,
     },
     Story {
         name: "lost-write",
-        fault: 36,
+        broken: false,
         what: "a write of a node's log is lost or lands elsewhere: it is out, never silently wrong",
         tell: wrong::lost_write,
     },
@@ -180,6 +159,7 @@ impl Told {
     fn of(end: End) -> Self {
         Self {
             end: Some(end),
+            seen: Vec::new(),
             figures: Map::new(),
             short: Vec::new(),
         }
@@ -221,12 +201,13 @@ pub fn run(args: &Args) -> Result<bool> {
     for story in chosen {
         let account = tell(story, args)?;
         let line = serde_json::to_string(&account)?;
+        let holds = account.why.is_empty();
         println!("{line}");
         if let Some(path) = &args.out {
             let mut file = OpenOptions::new().create(true).append(true).open(path)?;
             writeln!(file, "{line}")?;
         }
-        if !account.holds {
+        if !holds {
             short.push(account.story);
         }
     }
@@ -253,61 +234,79 @@ fn tell(story: &Story, args: &Args) -> Result<Account> {
         },
         name: story.name,
     };
+    let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let told = (story.tell)(&scene);
+    let version = Command::new(&scene.plan.trellis).arg("--version").output();
+    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
     let mut account = Account {
+        instrument: "disks",
         story: story.name.to_owned(),
-        fault: story.fault,
-        what: story.what.to_owned(),
         seed: args.seed,
-        seconds: 0.0,
+        version: format!("{} ({})", version.unwrap_or_default(), account::commit()),
+        at,
+        seconds: begin.elapsed().as_secs_f64(),
+        outage_seconds: 0.0,
         acknowledged: 0,
         unknown: 0,
-        faults: 0,
-        holds: false,
-        short: Vec::new(),
+        invariants: Vec::new(),
+        faults: Vec::new(),
+        verdict: "sound",
+        why: Vec::new(),
+        kept: None,
         figures: Map::new(),
     };
-    match (story.tell)(&scene) {
+    match told {
         Ok(told) => {
             account.figures = told.figures;
-            account.short = told.short;
+            account.why = told.short;
+            account.faults = told.seen;
             if let Some(end) = told.end {
-                account.take(&end, story.name == "lying-disks");
+                account.take(end, story.broken);
             }
         }
-        Err(error) => account.short.push(format!("{error:#}")),
+        Err(error) => account.why.push(format!("{error:#}")),
     }
-    account.seconds = begin.elapsed().as_secs_f64();
-    account.holds = account.short.is_empty();
-    for reason in &account.short {
+    for reason in &account.why {
         println!("{}: FALLS SHORT: {reason}", story.name);
+    }
+    if !account.why.is_empty() && account.verdict == "sound" {
+        account.verdict = "rejected";
     }
     Ok(account)
 }
 
 impl Account {
     /// What the checker says; `broken`: it is to find something broken.
-    fn take(&mut self, end: &End, broken: bool) {
+    fn take(&mut self, end: End, broken: bool) {
         let coverage = &end.verdict.coverage;
         self.acknowledged = coverage.acknowledged;
         self.unknown = coverage.unknown;
-        self.faults = coverage.faults;
+        self.invariants = Invariant::ALL.map(|it| it.to_string()).into();
+        self.faults.extend(end.faults);
         let rate = (end.rate * 10.0).round() / 10.0;
         self.figures
             .insert("acknowledged_per_second".to_owned(), json!(rate));
-        println!("{}", end.verdict);
-        if end.verdict.is_sound() == broken {
-            self.short.push(match broken {
-                false => format!(
-                    "the checker: {:?}, rejected: {:?}; the history is {:?}",
-                    end.verdict.first(),
-                    end.verdict.rejected,
-                    end.history
-                ),
-                true => "the checker noticed nothing".to_owned(),
-            });
-        }
-        if broken && let Some(path) = &end.history {
-            let _ = std::fs::remove_file(path);
+        match (broken, end.verdict.is_sound()) {
+            (false, true) => println!("{}", end.verdict),
+            (true, false) => {
+                println!("the checker noticed: {:?}", end.verdict.first());
+                if let Some(path) = &end.history {
+                    // It shows what was wanted and nothing more.
+                    let _ = std::fs::remove_file(path);
+                }
+            }
+            (false, false) => {
+                println!("{}", end.verdict);
+                self.verdict = match end.verdict.findings.is_empty() {
+                    true => "rejected",
+                    false => "broken",
+                };
+                let findings = end.verdict.findings.iter().map(|it| it.words.clone());
+                self.why
+                    .extend(findings.chain(end.verdict.rejected).take(5));
+                self.kept = end.history;
+            }
+            (true, true) => self.why.push("the checker noticed nothing".to_owned()),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn cut(scene: &Scene, count: usize) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
     let faults = u64::from(args.rounds);
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, faults)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, faults)?;
     let (mut bytes, mut kept, mut names, mut slowest) = (0, 0, 0, 0);
     for round in 1..=args.rounds {
         told.wait_for_answers(&cluster, 300)?;
@@ -90,7 +90,7 @@ pub(super) fn cut(scene: &Scene, count: usize) -> Result<Told> {
 pub(super) fn lies(scene: &Scene) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
     told.wait_for_answers(&cluster, 300)?;
     let all: Vec<usize> = (0..NODES).collect();
     for node in &all {

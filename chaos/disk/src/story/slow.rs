@@ -13,12 +13,14 @@ use std::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use rustix::process::Signal;
+use trellis_checker::history::SECOND;
 use trellis_tests::Client;
 use trellis_types::{Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
 use super::{
     Scene, Told,
+    account::Fault,
     cluster::{Cluster, NODES},
 };
 
@@ -31,11 +33,14 @@ const BODY: &[u8] = &[b'x'; 100];
 /// The most that a slow follower may cost.
 const RATIO_MAX: f64 = 1.5;
 
+/// A put: in which window, and how long it took.
+type Took = (u32, Duration);
+
 /// Clients that put, and delete what they put.
 struct Load {
     over: Arc<AtomicBool>,
     window: Arc<AtomicU32>,
-    clients: Vec<JoinHandle<Result<Vec<(u32, Duration)>>>>,
+    clients: Vec<JoinHandle<Result<Vec<Took>>>>,
 }
 
 impl Load {
@@ -81,7 +86,7 @@ impl Load {
         self.window.store(number, Ordering::Relaxed);
     }
 
-    fn end(self) -> Result<Vec<(u32, Duration)>> {
+    fn end(self) -> Result<Vec<Took>> {
         self.over.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         for client in self.clients {
@@ -92,6 +97,19 @@ impl Load {
     }
 }
 
+fn fault(scene: &Scene, number: u32, what: &str, node: usize) -> Fault {
+    Fault {
+        fault: number,
+        kind: scene.name.to_owned(),
+        with: None,
+        seen: what.to_owned(),
+        nodes: vec![Cluster::name(node)],
+        from: 0,
+        to: scene.args.seconds * SECOND,
+        gap_ms: 0,
+    }
+}
+
 /// Two quantiles of some windows.
 struct Figures {
     puts: usize,
@@ -99,7 +117,7 @@ struct Figures {
     p99: Duration,
 }
 
-fn figures(all: &[(u32, Duration)], windows: &[u32]) -> Figures {
+fn figures(all: &[Took], windows: &[u32]) -> Figures {
     let of = all.iter().filter(|(window, _)| windows.contains(window));
     let mut took: Vec<Duration> = of.map(|(_, took)| *took).collect();
     took.sort();
@@ -182,6 +200,10 @@ pub(super) fn follower(scene: &Scene) -> Result<Told> {
     }
     let mut told = Told {
         end: None,
+        seen: vec![
+            fault(scene, 29, "a follower's disk 100 times slower", slow),
+            fault(scene, 6, "a follower stopped", slow),
+        ],
         figures: serde_json::Map::new(),
         short: Vec::new(),
     };

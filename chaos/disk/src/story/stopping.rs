@@ -29,7 +29,7 @@ pub(super) struct Stopped {
 pub(super) fn stops(
     scene: &Scene,
     cluster: &mut Cluster,
-    told: &mut told::Told,
+    told: &told::Told,
     node: usize,
     fault: u32,
     rule: &str,
@@ -103,7 +103,7 @@ pub(super) fn state_sync_error(scene: &Scene) -> Result<Told> {
 fn failing(scene: &Scene, rule: &str, snapshots: bool) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
-    let mut told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 2)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 2)?;
     let mut seen = Vec::new();
     for leads in [true, false] {
         told.wait_for_answers(&cluster, 200)?;
@@ -117,7 +117,7 @@ fn failing(scene: &Scene, rule: &str, snapshots: bool) -> Result<Told> {
                 post(admin, "/v1/snapshot")
             })
         });
-        let stopped = stops(scene, &mut cluster, &mut told, node, 27, rule)?;
+        let stopped = stops(scene, &mut cluster, &told, node, 27, rule)?;
         if let Some(asks) = asks {
             // Its node died meanwhile.
             let _ = asks.join();

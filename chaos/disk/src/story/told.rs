@@ -13,7 +13,10 @@ use trellis_checker::{
 };
 use trellis_testkit::recording::{Address, Recording};
 
-use super::cluster::{Cluster, NODES};
+use super::{
+    account::{self, Fault},
+    cluster::{Cluster, NODES},
+};
 
 /// How long a story's load may take to get so many answers more.
 const ANSWERS_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +29,7 @@ pub(super) struct Told {
     path: PathBuf,
     recording: Recording,
     begin: Instant,
-    faults: u64,
+    story: String,
 }
 
 /// What came of it.
@@ -34,6 +37,8 @@ pub(super) struct End {
     pub(super) verdict: Verdict,
     /// Operations acknowledged in a second, while the load ran.
     pub(super) rate: f64,
+    /// What was broken, and what clients saw of it.
+    pub(super) faults: Vec<Fault>,
     /// Where the history is, if it is not sound.
     pub(super) history: Option<PathBuf>,
 }
@@ -81,13 +86,12 @@ impl Told {
             path,
             recording: Recording::start(recorder, workload, nodes),
             begin: Instant::now(),
-            faults: 0,
+            story: story.to_owned(),
         })
     }
 
     /// Something is broken, and was seen to be.
-    pub(super) fn broken(&mut self, fault: u32, what: &str, nodes: &[usize]) {
-        self.faults += 1;
+    pub(super) fn broken(&self, fault: u32, what: &str, nodes: &[usize]) {
         self.nemesis(fault, what, nodes, Stage::Begin);
     }
 
@@ -136,7 +140,9 @@ impl Told {
         self.recording.finish()?;
         let input = io::BufReader::new(fs::File::open(&self.path)?);
         let records: Result<Vec<_>, _> = history::read(input).collect();
-        let verdict = check(records?).context("the history can't be read")?;
+        let records = records?;
+        let faults = account::faults(&self.story, &records);
+        let verdict = check(records).context("the history can't be read")?;
         let history = if verdict.is_sound() {
             fs::remove_file(&self.path)?;
             None
@@ -146,6 +152,7 @@ impl Told {
         Ok(End {
             verdict,
             rate: answered as f64 / took.as_secs_f64(),
+            faults,
             history,
         })
     }

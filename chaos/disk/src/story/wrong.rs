@@ -23,7 +23,7 @@ pub(super) fn lost_write(scene: &Scene) -> Result<Told> {
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
     let rounds = args.rounds.min(6);
-    let mut told = told::Told::begin(
+    let told = told::Told::begin(
         &cluster,
         scene.name,
         args.seed,
