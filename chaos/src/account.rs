@@ -18,6 +18,9 @@ pub struct Account {
     pub instrument: String,
     /// Which story.
     pub story: String,
+    /// Whether clients also came through HAProxy.
+    #[serde(default)]
+    pub balanced: bool,
     /// What replays it.
     pub seed: u64,
     /// The version of the binary, and the commit of the source.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use trellis_chaos::{Account, KINDS, Settings, Story, account::Word, tell};
+use trellis_chaos::{Account, KINDS, Settings, Story, account::Word, report, tell};
 use trellis_testkit::network::Network;
 
 /// How long all stories and some pairs take together.
@@ -55,6 +55,15 @@ enum What {
         #[arg(long, default_value = "chaos-kept")]
         keep: PathBuf,
     },
+    /// Write the fault report from the results of all instruments.
+    Report {
+        /// The folder with their files, `*.jsonl`.
+        #[arg(long)]
+        results: PathBuf,
+        /// The report.
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// List stories and nemeses.
     List,
 }
@@ -72,6 +81,11 @@ fn main() -> ExitCode {
 
 fn run(what: What) -> Result<bool> {
     match what {
+        What::Report { results, out } => {
+            report::write(&results, &out)?;
+            println!("{}", out.display());
+            Ok(true)
+        }
         What::List => {
             for story in Story::fixed() {
                 let acts: Vec<_> = story.acts.iter().map(|act| act.outer.name).collect();

@@ -91,6 +91,7 @@ pub fn tell(
     let mut account = Account {
         instrument: "chaos".to_owned(),
         story: story.name.clone(),
+        balanced: story.balanced,
         seed,
         version: format!("{version} ({})", settings.commit),
         at,
@@ -241,28 +242,33 @@ impl Telling<'_> {
     /// The load stops, everything drains, all nodes hold the same.
     fn finish(&mut self, trouble: &mut Trouble) {
         let well = trouble.broken.is_empty() && trouble.rejected.is_empty();
-        let strangers: Vec<_> = self.arena.strangers().into_iter().map(name).collect();
-        let Some(load) = self.arena.load_mut() else {
-            return;
-        };
-        load.stop();
-        if well {
-            let drained = load.drain(DRAIN_MAX);
-            (self.say)(&format!("  drained: {drained}"));
-            let gone: Vec<_> = strangers.iter().map(String::as_str).collect();
-            if let Err(words) = load.final_states_but(&gone, READY_MAX) {
-                trouble.broken.push(words);
-            }
-            match self.arena.digests_agree(READY_MAX) {
-                Ok(digest) => (self.say)(&format!("  all nodes hold {digest}")),
-                Err(error) => trouble.broken.push(format!("I11: {error:#}")),
-            }
+        if let Some(load) = self.arena.load_mut() {
+            load.stop();
+        }
+        if well && let Err(error) = self.end_well() {
+            trouble.broken.push(format!("{error:#}"));
         }
         if let Some(load) = self.arena.load()
             && let Err(error) = load.finish()
         {
             trouble.rejected.push(format!("the history: {error}"));
         }
+    }
+
+    /// Everything drains, and all nodes hold the same.
+    fn end_well(&mut self) -> Result<()> {
+        self.arena.settle(READY_MAX)?;
+        let load = self.arena.load().context("no load")?;
+        let drained = load.drain(DRAIN_MAX);
+        (self.say)(&format!("  drained: {drained}"));
+        // One with a damaged folder may find that only now.
+        self.arena.settle(READY_MAX)?;
+        let digest = self.arena.digests_agree(READY_MAX).context("I11")?;
+        (self.say)(&format!("  all nodes hold {digest}"));
+        let strangers: Vec<_> = self.arena.strangers().into_iter().map(name).collect();
+        let gone: Vec<_> = strangers.iter().map(String::as_str).collect();
+        let load = self.arena.load().context("no load")?;
+        load.final_states_but(&gone, READY_MAX).map_err(Error::msg)
     }
 }
 

@@ -62,6 +62,11 @@ const FIXED: &[(&str, &str)] = &[
         "clock-leader clock-failover clock-strobe clock-pause",
     ),
     ("room", "disk-low disk-full"),
+    (
+        "disks",
+        "disk-slow sync-fails sync-hangs power-cut power-cut-all",
+    ),
+    ("flips", "flip-log flip-state flip-snapshot"),
     ("folders", "torn-tail stale-disk folder-deleted"),
     ("members", "member-add member-remove member-returns"),
     ("restarts*", "terminate-leader drain rolling-restart moved"),
@@ -127,7 +132,10 @@ impl Story {
             let inner = lights[random.random_range(0..lights.len())];
             // What ends by itself is over before anything else could begin.
             let lasts = !(outer.make)().hold().is_zero();
-            if lasts && !outer.outage && outer.name != inner.name {
+            // A disk is a small one or a treacherous one.
+            let setup = story.setup().and(outer.setup);
+            let fits = !(setup.volumes && setup.disks);
+            if lasts && fits && !outer.outage && outer.name != inner.name {
                 story.acts.push(Act {
                     outer,
                     inner: Some(inner),

@@ -55,8 +55,17 @@ impl Clock {
     }
 }
 
+/// How far the wall clock of a process that uses `clock` is ahead of ours, in seconds.
+pub(super) fn seen_ahead_s(clock: &Clock) -> Result<i64> {
+    let seen = Command::new("date")
+        .arg("+%s")
+        .envs(clock.variables())
+        .output()?;
+    ahead_s(&seen.stdout)
+}
+
 /// How far a node's wall clock is ahead of ours, in seconds, by the date in its admin port's
-/// answer.
+/// answer. It tells the latest date that it ever told: a step back does not show there.
 pub(super) fn told_ahead_s(admin: SocketAddr) -> Result<i64> {
     let answer = ask(admin, "GET", "/livez", "", Duration::from_secs(2))?;
     let date = answer
@@ -68,7 +77,16 @@ pub(super) fn told_ahead_s(admin: SocketAddr) -> Result<i64> {
         })
         .context("the admin port tells no date")?;
     let read = Command::new("date").args(["-d", date, "+%s"]).output()?;
-    let told: i64 = String::from_utf8_lossy(&read.stdout).trim().parse()?;
+    ahead_s(&read.stdout)
+}
+
+fn ahead_s(told: &[u8]) -> Result<i64> {
+    let told: i64 = String::from_utf8_lossy(told).trim().parse()?;
     let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     Ok(told - i64::try_from(ours)?)
+}
+
+/// Whether a process has the library in its memory.
+pub(super) fn is_used_by(clock: &Clock, pid: u32) -> Result<bool> {
+    Ok(fs::read_to_string(format!("/proc/{pid}/maps"))?.contains(clock.library))
 }

@@ -17,6 +17,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use trellis_chaos_disk::Plug;
 use trellis_checker::history::NodeEvent;
 use trellis_testkit::{
     network::{Launch, Network, NodeProcess},
@@ -60,6 +61,8 @@ pub struct Setup {
     pub clocks: bool,
     /// Each node's data is on a small file system of its own.
     pub volumes: bool,
+    /// Each node's data is on a disk that fails, lies and forgets on command. Not with `volumes`.
+    pub disks: bool,
 }
 
 impl Setup {
@@ -70,6 +73,7 @@ impl Setup {
             balanced: self.balanced || other.balanced,
             clocks: self.clocks || other.clocks,
             volumes: self.volumes || other.volumes,
+            disks: self.disks || other.disks,
         }
     }
 }
@@ -84,12 +88,16 @@ pub struct Arena {
     clocks: Vec<Clock>,
     network: Network,
     volumes: Vec<Volume>,
+    disks: Vec<Plug>,
     folder: TempDir,
     setup: Setup,
     binary: PathBuf,
     /// Which nodes are members and should be ready.
     members: Vec<usize>,
     frozen: Vec<usize>,
+    /// Nodes whose disks were damaged: whoever runs them starts them again, and rebuilds them if
+    /// they say so.
+    suspects: Vec<usize>,
     /// The last byte of the address at which each node listens for peers.
     peer_hosts: Vec<u8>,
 }
@@ -123,11 +131,13 @@ impl Arena {
             clocks: Vec::new(),
             network,
             volumes: Vec::new(),
+            disks: Vec::new(),
             folder,
             setup,
             binary: binary.to_owned(),
             members: (0..NODES).collect(),
             frozen: Vec::new(),
+            suspects: Vec::new(),
             peer_hosts: (0..PLACES).map(host).collect(),
         };
         arena.tell_names()?;
@@ -155,6 +165,14 @@ impl Arena {
             let data_dir = volume.mounted_at().join("data");
             self.volumes.push(volume);
             data_dir
+        } else if self.setup.disks {
+            let mount = self.folder.path().join(format!("disk-{node}"));
+            let objects = self.folder.path().join(format!("objects-{node}"));
+            let program = disk_program()?;
+            let disk = Plug::mount(&program, &mount, &objects, false)
+                .with_context(|| program.display().to_string())?;
+            self.disks.push(disk);
+            mount.join("data")
         } else {
             self.folder.path().join(&name)
         };
@@ -246,6 +264,15 @@ impl Arena {
         self.volumes.get(node).context("this story has no volumes")
     }
 
+    /// The disk of a node that takes orders.
+    ///
+    /// # Errors
+    ///
+    /// The story has none.
+    pub fn disk(&self, node: usize) -> Result<&Plug> {
+        self.disks.get(node).context("this story has no such disks")
+    }
+
     /// The proxies between nodes.
     ///
     /// # Errors
@@ -291,19 +318,34 @@ impl Arena {
         self.folder.path()
     }
 
-    /// Sets a node's wall clock so far ahead of the machine's (or behind it) and waits until the
-    /// node itself tells that time.
+    /// Sets a node's wall clock so far ahead of the machine's (or behind it) and waits until it is
+    /// seen: by any process with that clock, and, where it can be told, by the node itself.
     ///
     /// # Errors
     ///
-    /// The story has no clocks, or the node tells another time.
-    pub fn set_clock(&self, node: usize, ahead_s: i64) -> Result<()> {
+    /// The story has no clocks, or the node has another time.
+    pub fn set_clock(&mut self, node: usize, ahead_s: i64) -> Result<()> {
         let clock = self.clocks.get(node).context("this story has no clocks")?;
+        let before = clock::seen_ahead_s(clock)?;
         clock.set(ahead_s)?;
+        let pid = self.nodes[node].pid().context("no process")?;
+        if !clock::is_used_by(clock, pid)? {
+            bail!("{} does not use the clock", name(node));
+        }
+        let admin = self.nodes[node].admin();
         wait(Duration::from_secs(5), "the clock is set", || {
-            let told = clock::told_ahead_s(self.nodes[node].admin())?;
-            if (told - ahead_s).abs() > 2 {
-                bail!("{} is {told} s ahead, not {ahead_s}", name(node));
+            let seen = clock::seen_ahead_s(clock)?;
+            // What was told before was told with the clock as it was.
+            let told = if ahead_s > before {
+                clock::told_ahead_s(admin)?
+            } else {
+                seen
+            };
+            if (seen - ahead_s).abs() > 2 || told < ahead_s - 2 {
+                bail!(
+                    "{} is {seen} s ahead and tells {told}, not {ahead_s}",
+                    name(node)
+                );
             }
             Ok(())
         })
@@ -408,6 +450,11 @@ impl Arena {
         all
     }
 
+    /// From now on the node may find its folder damaged at any time.
+    pub fn suspect(&mut self, node: usize) {
+        self.suspects.push(node);
+    }
+
     /// Records what became of a node.
     pub fn note(&self, node: usize, event: NodeEvent) {
         if let Some(load) = &self.load {
@@ -432,6 +479,17 @@ impl Arena {
         }
         Ok(())
     }
+}
+
+/// The program of disks that take orders: it lies where this one does.
+fn disk_program() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().context("a program is in a folder")?;
+    // A test lies one folder deeper.
+    let places = [folder.to_owned(), folder.join("..")];
+    let programs = places.map(|place| place.join("trellis-chaos-disk"));
+    let found = programs.into_iter().find(|program| program.is_file());
+    found.with_context(|| format!("no trellis-chaos-disk beside {}", own.display()))
 }
 
 /// What the history calls the load balancer.

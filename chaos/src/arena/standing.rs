@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rand::{Rng, rngs::StdRng};
 use serde_json::Value;
+use trellis_checker::history::NodeEvent;
 use trellis_testkit::admin::{Answer, ask};
 
 use super::{Arena, name, wait};
@@ -136,6 +137,9 @@ impl Arena {
         let members = self.members.clone();
         let settled = wait(bound, "all members are ready", || {
             for node in &members {
+                if self.suspects.contains(node) {
+                    self.look_after(*node)?;
+                }
                 if !self.nodes[*node].is_alive() {
                     let code = self.nodes[*node].exit_code();
                     bail!("{} has no process (exit code {code:?})", name(*node));
@@ -174,6 +178,23 @@ impl Arena {
                 Err(error.context(format!("the last words of who is not ready:{words}")))
             }
         }
+    }
+
+    /// What a supervisor and an operator do for a node whose folder may be damaged.
+    fn look_after(&mut self, node: usize) -> Result<()> {
+        if !self.nodes[node].is_alive() {
+            let code = self.nodes[node].exit_code();
+            println!("    {} ended with {code:?}; started again", name(node));
+            self.note(node, NodeEvent::Killed);
+            self.start(node)?;
+        }
+        let status = self.status(node)?;
+        if let Some(why) = status["quarantined"].as_str() {
+            println!("    {} is quarantined: {why}", name(node));
+            let answer = self.order(node, "POST", "/v1/rebuild", "{}", STATUS_MAX)?;
+            println!("    rebuild: {} {}", answer.status, answer.body);
+        }
+        Ok(())
     }
 
     /// Waits until all members have the same digest at the same applied index.

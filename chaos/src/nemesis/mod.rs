@@ -1,7 +1,9 @@
 //! What breaks things. Each shows that what it broke is broken.
 
 mod clocks;
+mod disks;
 mod files;
+mod flips;
 mod freezes;
 mod kills;
 mod losses;
@@ -87,6 +89,7 @@ const PLAIN: Setup = Setup {
     balanced: false,
     clocks: false,
     volumes: false,
+    disks: false,
 };
 
 impl Kind {
@@ -130,6 +133,11 @@ impl Kind {
 
     const fn clocks(mut self) -> Self {
         self.setup.clocks = true;
+        self
+    }
+
+    const fn disks(mut self) -> Self {
+        self.setup.disks = true;
         self
     }
 
@@ -177,9 +185,17 @@ pub const KINDS: &[Kind] = &[
     Kind::new("clock-failover", 24, "the leader is killed; the others' wall clocks are 10 minutes behind and ahead", || Box::new(clocks::Failover::default())).clocks(),
     Kind::new("clock-strobe", 25, "a wall clock jumps by 30 s to and fro", || Box::new(clocks::Strobe::default())).clocks(),
     Kind::new("clock-pause", 25, "the leader is paused, and its wall clock is 5 minutes on when it wakes", || Box::new(clocks::Pause::default())).clocks(),
-    Kind::new("disk-low", 30, "a node's disk falls below its mark", || Box::new(room::Low::default())).volumes(),
-    Kind::new("disk-full", 30, "a node's disk is full to the last byte", || Box::new(room::Full::default())).volumes(),
+    Kind::new("sync-fails", 27, "one fsync of a leader's log fails", || Box::new(disks::SyncFails::default())).disks(),
+    Kind::new("sync-hangs", 28, "fsync of the leader's log hangs", || Box::new(disks::SyncHangs::default())).disks().slow(),
+    Kind::new("disk-slow", 29, "a follower's disk is a hundred times slower", || Box::new(disks::Slow::default())).disks().slow(),
+    Kind::new("disk-low", 30, "a node's disk falls below its mark", || Box::new(room::Low::default())).volumes().slow(),
+    Kind::new("disk-full", 30, "a node's disk is full to the last byte", || Box::new(room::Full::default())).volumes().slow(),
+    Kind::new("power-cut", 31, "the power of one node goes, and what it had not synced", || Box::new(disks::PowerCut::of(1))).disks(),
+    Kind::new("power-cut-all", 31, "the power of all nodes goes at once", || Box::new(disks::PowerCut::of(3))).disks().outage(),
     Kind::new("torn-tail", 32, "the log of a killed node ends in half a record", || Box::new(files::Torn::default())),
+    Kind::new("flip-log", 33, "a bit flips in the middle of a file of a node's log", || Box::new(flips::Flip::log())),
+    Kind::new("flip-state", 34, "a bit flips in the middle of a file of a node's state", || Box::new(flips::Flip::state())),
+    Kind::new("flip-snapshot", 35, "a bit flips in the middle of a file of a node's snapshot", || Box::new(flips::Flip::snapshot())),
     Kind::new("stale-disk", 37, "a node comes back with an older copy of its folder", || Box::new(files::Stale::default())),
     Kind::new("member-add", 40, "a fourth node joins while the leader is killed", || Box::new(members::Add::default())),
     Kind::new("member-remove", 40, "a node is removed while another is cut off", || Box::new(members::Remove)),
