@@ -22,6 +22,11 @@ pub struct Plug {
 }
 
 impl Plug {
+    /// Whether a disk can be mounted here: it takes `/dev/fuse` and root.
+    pub fn is_possible() -> bool {
+        Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root()
+    }
+
     /// Starts `program` (`trellis-chaos-disk`) with an empty disk at the folder `mount`, its objects and its socket
     /// in the folder `objects`. With `syncs_beneath` its syncs wait for the disk beneath.
     ///

@@ -25,6 +25,9 @@ const LOW_BYTES: u64 = 32 * 1024 * 1024;
 /// What is left of a disk that is low.
 const LEFT_BYTES: u64 = 16 * 1024 * 1024;
 
+/// What lies on it besides, so that the mark is not a share of next to nothing.
+const BALLAST_BYTES: u64 = 256 * 1024 * 1024;
+
 /// How long the cluster may take to refuse puts, and to take them again.
 const TURNS_WITHIN: Duration = Duration::from_secs(15);
 
@@ -60,7 +63,7 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
     let mut plan = scene.plan.clone();
     plan.set = vec![
         format!("disk_low_bytes={LOW_BYTES}"),
-        "disk_low_percent=99".to_owned(),
+        "disk_low_percent=90".to_owned(),
     ];
     let cluster = Cluster::start(plan)?;
     let args = &scene.args;
@@ -73,6 +76,7 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
         jobs.push(job(cluster.clients(other))?);
     }
 
+    std::fs::File::create(cluster.disk(poor).path().join("ballast"))?.set_len(BALLAST_BYTES)?;
     let used = cluster.disk(poor).tell("room all")?["used"].as_u64();
     let room = used.unwrap_or_default() + LEFT_BYTES;
     cluster.disk(poor).tell(&format!("room {room}"))?;
