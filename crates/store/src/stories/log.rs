@@ -255,6 +255,21 @@ async fn a_failed_sync_stops_the_node_once_and_nothing_is_acknowledged_after_it(
     assert!(failures[0].contains("the disk is on fire"), "{failures:?}");
 }
 
+/// Faults D27: the system may have dropped what it could not write, so a second try that succeeds
+/// proves nothing.
+#[tokio::test]
+async fn a_write_that_failed_is_not_done_again() {
+    let folder = Folder::new();
+    let (mut opened, disk) = folder.open_faulty();
+    append(&mut opened.log, entries(0..1)).await.unwrap();
+    let before = disk.writes();
+    disk.failing_once.store(true, Ordering::SeqCst);
+    assert!(append(&mut opened.log, entries(1..2)).await.is_err());
+    assert!(append(&mut opened.log, entries(2..3)).await.is_err());
+    assert_eq!(disk.writes(), before + 1, "the one that failed");
+    assert_eq!(folder.failures().len(), 1);
+}
+
 #[tokio::test]
 async fn a_write_that_does_not_come_back_is_a_failed_write() {
     let folder = Folder::with(|options| {

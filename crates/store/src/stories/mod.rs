@@ -213,11 +213,16 @@ impl Drop for Disk {
     }
 }
 
+/// No disk hangs longer; longer than anything waits for it.
+const HANG_MAX: Duration = Duration::from_secs(40);
+
 /// A disk that can be told to fail or to hang.
 struct Faulty {
     disk: Arc<dyn LogEngine>,
     writes: AtomicU64,
     failing: AtomicBool,
+    /// The next write fails, and no other.
+    failing_once: AtomicBool,
     /// How many writes it lets through before it hangs.
     passing: Mutex<u64>,
     changed: Condvar,
@@ -229,6 +234,7 @@ impl Faulty {
             disk,
             writes: AtomicU64::new(0),
             failing: AtomicBool::new(false),
+            failing_once: AtomicBool::new(false),
             passing: Mutex::new(u64::MAX),
             changed: Condvar::new(),
         }
@@ -253,12 +259,15 @@ impl LogEngine for Faulty {
     fn write(&self, steps: &[Step<'_>]) -> io::Result<()> {
         let mut passing = self.passing.lock();
         while *passing == 0 {
-            self.changed.wait(&mut passing);
+            // A story that fails while the disk hangs may wait for it before it lets it go on.
+            if self.changed.wait_for(&mut passing, HANG_MAX).timed_out() {
+                *passing = u64::MAX;
+            }
         }
         *passing -= 1;
         drop(passing);
         self.writes.fetch_add(1, Ordering::SeqCst);
-        if self.failing.load(Ordering::SeqCst) {
+        if self.failing_once.swap(false, Ordering::SeqCst) || self.failing.load(Ordering::SeqCst) {
             return Err(io::Error::other("the disk is on fire"));
         }
         self.disk.write(steps)

@@ -175,29 +175,37 @@ impl Run {
         if !self.failed {
             return None;
         }
-        let name = match &step.program {
-            Program::Binary(name, args) => {
-                let word = args.get(..2).unwrap_or_default().join(" ");
-                format!("{name} {word}")
-            }
-            _ => "the whole suite".to_owned(),
+        let Program::Binary(name, args) = &step.program else {
+            let panic = self
+                .lines
+                .iter()
+                .position(|line| line.contains("panicked at"));
+            let message = panic.map_or_else(|| self.last_line(), |at| self.words_from(at + 1));
+            return Some(("the whole suite".to_owned(), message));
         };
-        let breach = self
+        let word = args.first().copied().unwrap_or_default();
+        // The simulation says which promise of the list is broken, and on the next line by what; and
+        // in the end which seed it was. The model says it behind the line that shows how to replay.
+        let broken = self
             .lines
             .iter()
-            .find(|line| line.contains("broken:") || line.contains("BROKEN"));
-        let panic = self
+            .position(|line| line.starts_with("BROKEN "));
+        let replay = self
             .lines
             .iter()
-            .position(|line| line.contains("panicked at"));
-        let message = match (breach, panic) {
-            (Some(breach), _) => breach.trim().to_owned(),
-            (None, Some(at)) => self.words_from(at + 1),
-            (None, None) => {
-                let last = self.lines.iter().rfind(|line| !line.trim().is_empty());
-                last.map_or("it ended badly", |line| line.trim()).to_owned()
-            }
+            .rposition(|line| line.starts_with("replay: "))
+            .map(|at| at + 1);
+        let message = match broken.or(replay) {
+            Some(at) => self.words_from(at),
+            None => self.last_line(),
         };
+        let seed = self
+            .lines
+            .iter()
+            .find(|line| line.starts_with("seed ") && line.ends_with(": BROKEN"))
+            .and_then(|line| line.split(' ').nth(1))
+            .map_or_else(String::new, |seed| format!(", seed {seed}"));
+        let name = format!("{name} {word}{seed}");
         Some((name, message))
     }
 
@@ -214,7 +222,12 @@ impl Run {
         }
     }
 
-    /// A panic's message, up to what is enough to know it by.
+    fn last_line(&self) -> String {
+        let last = self.lines.iter().rfind(|line| !line.trim().is_empty());
+        last.map_or("it ended badly", |line| line.trim()).to_owned()
+    }
+
+    /// A message that begins there, up to what is enough to know it by.
     fn words_from(&self, at: usize) -> String {
         let words: Vec<&str> = self
             .lines

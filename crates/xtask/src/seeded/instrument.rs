@@ -15,6 +15,8 @@ pub(super) enum Instrument {
     Consensus,
     /// Whole nodes in one process.
     Node,
+    /// Whole nodes in simulated time, with faults; the checker's word on it.
+    Simulation,
     /// Real processes under a recorded load; the checker's word on it.
     Processes,
 }
@@ -38,6 +40,7 @@ pub(super) enum Program {
     Binary(&'static str, &'static [&'static str]),
 }
 
+const SEEDS: &[&str] = &["whole", "--seeds", "1..12", "--jobs", "2"];
 const WALKS: &[&str] = &["model", "walk", "--seed", "1", "--walks", "5000"];
 
 const MINUTES: fn(u64) -> Duration = |minutes| Duration::from_secs(60 * minutes);
@@ -50,6 +53,7 @@ impl Instrument {
         Self::Store,
         Self::Consensus,
         Self::Node,
+        Self::Simulation,
         Self::Processes,
     ];
 
@@ -61,6 +65,7 @@ impl Instrument {
             Self::Store => "store",
             Self::Consensus => "consensus",
             Self::Node => "node",
+            Self::Simulation => "simulation",
             Self::Processes => "processes",
         }
     }
@@ -95,6 +100,11 @@ impl Instrument {
                 tests("trellis-node", "failing_over"),
                 tests("trellis-node", "membership"),
             ],
+            Self::Simulation => vec![step(
+                "trellis-sim",
+                Program::Binary("trellis-sim", SEEDS),
+                MINUTES(8),
+            )],
             Self::Processes => vec![
                 tests("trellis-tests", "failover"),
                 tests("trellis-tests", "checked"),

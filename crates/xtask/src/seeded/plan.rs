@@ -1,7 +1,7 @@
 use trellis_types::seeded::Bug;
 
 use super::instrument::Instrument::{
-    self, Consensus, Machine, Model, Node, NodeUnits, Processes, Store,
+    self, Consensus, Machine, Model, Node, NodeUnits, Processes, Simulation, Store,
 };
 
 /// What should find a bug, the cheapest first.
@@ -11,12 +11,12 @@ pub(super) fn instruments(bug: Bug) -> &'static [Instrument] {
         | Bug::IdCounterNotInSnapshot
         | Bug::MapOrderInApply
         | Bug::TtrNotInSnapshot
-        | Bug::StaleOwnerSettles => &[Machine, Node, Processes],
+        | Bug::StaleOwnerSettles => &[Machine, Node, Simulation, Processes],
         Bug::GrantToDeadSession
         | Bug::HoldsBeforeWaits
         | Bug::SuspendedWaitsOffered
         | Bug::ResumeOffersNothing
-        | Bug::BatchHoleAccepted => &[Machine, Model, Node, Processes],
+        | Bug::BatchHoleAccepted => &[Machine, Model, Node, Simulation, Processes],
         Bug::AcknowledgedBeforeFsync
         | Bug::FsyncSkipped
         | Bug::FsyncErrorTrusted
@@ -27,13 +27,13 @@ pub(super) fn instruments(bug: Bug) -> &'static [Instrument] {
         | Bug::PurgeBeforeDurable
         | Bug::StateAheadOfLog
         | Bug::SnapshotNotChecked => &[Store, Processes],
-        Bug::RemovedMemberVotes => &[Consensus, Node],
+        Bug::RemovedMemberVotes => &[Consensus, Node, Simulation],
         Bug::WallClockOfLeader
         | Bug::SleepingLeaderExpires
         | Bug::StaleDiskVotes
         | Bug::DeleteBeforeCommit
         | Bug::IsolatedLeaderServes
         | Bug::ReadWithoutIndex
-        | Bug::TtrLostAtFailover => &[NodeUnits, Node, Processes],
+        | Bug::TtrLostAtFailover => &[NodeUnits, Node, Simulation, Processes],
     }
 }
