@@ -7,7 +7,7 @@ use trellis_types::{JobId, Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::{self, Request};
 
 /// What a client sends for a question.
-pub(super) fn request(call: &Call) -> Request {
+pub fn request(call: &Call) -> Request {
     match call.clone() {
         Call::Put {
             priority,
@@ -55,7 +55,7 @@ pub(super) fn request(call: &Call) -> Request {
 }
 
 /// What is recorded of an answer.
-pub(super) fn reply(call: &Call, reply: beanstalk::Reply) -> Reply {
+pub fn reply(call: &Call, reply: beanstalk::Reply) -> Reply {
     use beanstalk::Reply as Wire;
     match reply {
         Wire::Inserted(job) => Reply::Inserted { job },
@@ -99,10 +99,11 @@ pub(super) fn reply(call: &Call, reply: beanstalk::Reply) -> Reply {
 
 /// A dictionary as the statistics are written.
 #[derive(Debug)]
-pub(super) struct Yaml(HashMap<String, String>);
+pub struct Yaml(HashMap<String, String>);
 
 impl Yaml {
-    pub(super) fn read(text: &[u8]) -> Self {
+    /// Reads what stands behind `OK`.
+    pub fn read(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let pairs = text.lines().filter_map(|line| line.split_once(": "));
         Self(
@@ -113,13 +114,14 @@ impl Yaml {
     }
 
     /// The entries of a list.
-    pub(super) fn list(text: &[u8]) -> Vec<String> {
+    pub fn list(text: &[u8]) -> Vec<String> {
         let text = String::from_utf8_lossy(text);
         let entries = text.lines().filter_map(|line| line.strip_prefix("- "));
         entries.map(str::to_owned).collect()
     }
 
-    pub(super) fn number<N: std::str::FromStr>(&self, key: &str) -> Option<N> {
+    /// A number under `key`.
+    pub fn number<N: std::str::FromStr>(&self, key: &str) -> Option<N> {
         self.0.get(key)?.parse().ok()
     }
 
@@ -127,7 +129,8 @@ impl Yaml {
         TubeName::parse(self.0.get(key)?.as_bytes()).ok()
     }
 
-    pub(super) fn job(&self) -> Option<JobStats> {
+    /// What `stats-job` tells.
+    pub fn job(&self) -> Option<JobStats> {
         let state = match self.0.get("state")?.as_str() {
             "ready" => JobState::Ready,
             "delayed" => JobState::Delayed,
@@ -152,7 +155,8 @@ impl Yaml {
         })
     }
 
-    pub(super) fn tube(&self) -> Option<TubeStats> {
+    /// What `stats-tube` tells.
+    pub fn tube(&self) -> Option<TubeStats> {
         Some(TubeStats {
             tube: self.name("name")?,
             urgent: self.number("current-jobs-urgent")?,
