@@ -12,7 +12,7 @@ ROUNDS ?= 20
 SEED ?= 1
 SECONDS ?= 60
 
-.PHONY: help run test check build bench bench-peers soak fmt deny model fuzz clean-data
+.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
@@ -21,7 +21,11 @@ help:
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
 	@echo 'make bench-peers  Trellis beside every durable queue that Debian and Go have, about a quarter of an hour; knobs:'
 	@echo '             PEERS="redis etcd" LOADS="put:256 cycle:64" CONNECTIONS="1 16" DEPTH=1 BYTES=8192 SECONDS=3 ROUNDS=2 FULL=1'
+	@echo 'make bench-scale  much of everything: tubes, connections, jobs, bytes (ONLY="ready storms" JOBS=10000000 GONE=5000000 MINUTES=10)'
+	@echo 'make bench-micro  time and allocations of apply, encoding, decoding and the log, for each command'
 	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
+	@echo 'make chaos   real clusters broken in every way this machine allows, about 20 minutes, as root (SEED=n; MINUTES=n for pairs'
+	@echo '             of faults drawn by the seed; STORY=name for one); make fault-report writes docs/fault-report.md from what ran'
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
 	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
 	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
@@ -65,6 +69,15 @@ bench-peers: build
 	@. tests/cache.sh; PATH="$$BUILD_CACHE/peers:$$PATH" "$$CARGO_TARGET_DIR/release/trellis-bench" peers \
 		--trellis "$$CARGO_TARGET_DIR/release/trellis" $(PEERS_KNOBS) $(BENCH)
 
+bench-scale: build
+	@. tests/cache.sh; "$$CARGO_TARGET_DIR/release/trellis-bench" scale --trellis "$$CARGO_TARGET_DIR/release/trellis" \
+		$(if $(ONLY),--only "$(ONLY)") $(if $(JOBS),--jobs $(JOBS)) $(if $(GONE),--gone $(GONE)) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(BENCH)
+
+bench-micro:
+	@sh tests/install.sh build
+	@$(CARGO) bench --quiet --package trellis-bench --bench apply --bench codec --bench store -- $(BENCH)
+
 # Release builds, so that the gaps are those of a real cluster.
 soak:
 	@sh tests/install.sh test
@@ -72,6 +85,19 @@ soak:
 	@. tests/cache.sh; TRELLIS_BIN="$$CARGO_TARGET_DIR/release/trellis" TRELLIS_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --release --package trellis-tests --test failover --test silence --test long -- --nocapture --test-threads 1
 	@$(CARGO) test --release --package trellis-node --test idle_hour
+
+# Release builds: at least 500 acknowledged operations a second are demanded.
+chaos:
+	@sh tests/install.sh test
+	@$(CARGO) build --release --package trellis --bin trellis --package trellis-chaos --package trellis-chaos-disk
+	@. tests/cache.sh; "$$CARGO_TARGET_DIR/release/trellis-chaos" run --binary "$$CARGO_TARGET_DIR/release/trellis" \
+		--results "$$BUILD_CACHE/results/chaos.jsonl" --keep "$$BUILD_CACHE/kept" --seed $(SEED) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(STORY),--story '$(STORY)') $(CHAOS)
+
+# Results of all instruments lie in one folder.
+fault-report:
+	@$(CARGO) build --release --package trellis-chaos --bin trellis-chaos
+	@. tests/cache.sh; "$$CARGO_TARGET_DIR/release/trellis-chaos" report --results "$$BUILD_CACHE/results" --out docs/fault-report.md
 
 # Minutes: every state of the small worlds, a walk through random ones, every rule dropped in turn.
 model:

@@ -8,9 +8,11 @@ mod disk;
 mod drive;
 mod figures;
 mod interrupted;
+mod machine;
 mod pair;
 mod peers;
 mod plan;
+mod scale;
 mod servers;
 mod side_by_side;
 mod table;
@@ -37,6 +39,8 @@ enum Command {
     SideBySide(side_by_side::SideBySideArgs),
     /// Start each durable queue that is installed here beside a Trellis cluster, load them in turn, and print one table.
     Peers(peers::PeersArgs),
+    /// Start a Trellis cluster here, give it much of everything, and say what that took.
+    Scale(scale::ScaleArgs),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Pair(args) => pair::run(&args),
         Command::SideBySide(args) => side_by_side::run(&args),
         Command::Peers(args) => peers::run(&args),
+        Command::Scale(args) => scale::run(&args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -44,6 +44,9 @@ pub(crate) struct Load {
     /// Tubes, used by the connections in turn. With `delivery` each pair has its own.
     #[arg(long, default_value_t = 1)]
     pub(crate) tubes: usize,
+    /// Before each put, go to the next of so many tubes, named roam-0, roam-1, ...; 0: stay. With `put` only.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) roam: usize,
     /// Operations per second in all (open loop): each is sent when it is due whatever became of the earlier ones, and
     /// its latency counts from when it was due. Without it the loop is closed: a connection sends when it has an answer.
     #[arg(long)]
@@ -126,6 +129,10 @@ impl Plan {
                     .with_context(|| format!("--target {target}: no address"))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
+        ensure!(
+            load.roam == 0 || (load.mix == Mix::Put && load.dialect == Tongue::Beanstalk),
+            "--roam goes with --mix put and beanstalkd's protocol"
+        );
         if load.dialect == Tongue::Etcd {
             ensure!(
                 load.mix != Mix::Delivery && load.rate.is_none(),

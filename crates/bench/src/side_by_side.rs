@@ -200,6 +200,7 @@ fn measure(
         depth: scenario.depth,
         body_bytes: args.body_bytes,
         tubes: 1,
+        roam: 0,
         rate: scenario.rate,
         warm_up: 1.0,
         seconds: args.seconds,

@@ -1,7 +1,8 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use trellis_types::{Priority, Seconds};
+use trellis_types::{Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
 use super::connection::{Connection, Expected};
@@ -24,6 +25,7 @@ pub(super) struct Actor {
     pub(super) worker: Option<usize>,
     depth: usize,
     body: Bytes,
+    roaming: Option<Roaming>,
     in_flight: usize,
     /// In an open loop: due, and not sent since `depth` operations are under way.
     backlog: VecDeque<u64>,
@@ -32,6 +34,26 @@ pub(super) struct Actor {
     inserted: u64,
     finished_by_worker: u64,
     begun: u64,
+}
+
+/// The tubes that an actor goes through.
+#[derive(Clone, Debug)]
+pub(super) struct Roaming {
+    tubes: Arc<[TubeName]>,
+    at: usize,
+}
+
+impl Roaming {
+    /// Begins at place `at` of some tubes, at least one.
+    pub(super) fn new(tubes: Arc<[TubeName]>, at: usize) -> Self {
+        Self { tubes, at }
+    }
+
+    fn next(&mut self) -> TubeName {
+        // A step that meets all of them, since it has no divisor in common with a round number.
+        self.at = (self.at + 7_919) % self.tubes.len();
+        self.tubes[self.at].clone()
+    }
 }
 
 /// What an actor may see and change while it acts.
@@ -72,6 +94,7 @@ impl Actor {
         worker: Option<usize>,
         depth: usize,
         body: Bytes,
+        roaming: Option<Roaming>,
     ) -> Self {
         Self {
             mix,
@@ -79,6 +102,7 @@ impl Actor {
             worker,
             depth,
             body,
+            roaming,
             in_flight: 0,
             backlog: VecDeque::new(),
             undelivered: VecDeque::new(),
@@ -129,6 +153,14 @@ impl Actor {
     fn begin(&mut self, since: u64, stage: &mut Stage<'_>) {
         self.in_flight += 1;
         self.begun += 1;
+        if let Some(roaming) = &mut self.roaming {
+            let expected = Expected {
+                step: Step::Use,
+                since,
+                begun: since,
+            };
+            stage.connections[self.producer].send(&Request::Use(roaming.next()), expected);
+        }
         let put = Request::Put {
             priority: PRIORITY,
             delay: Seconds(0),
@@ -164,6 +196,7 @@ impl Actor {
     pub(super) fn take(&mut self, reply: &Reply, expected: Expected, stage: &mut Stage<'_>) {
         let Expected { step, since, begun } = expected;
         match (step, reply) {
+            (Step::Use, Reply::Using(_)) => stage.record(Step::Use, since, begun),
             (Step::Put, Reply::Inserted(_)) => {
                 stage.record(Step::Put, since, begun);
                 match self.mix {
@@ -228,6 +261,9 @@ impl Actor {
                 stage
                     .tally
                     .fail(|| format!("{name} was answered with {other:?}"));
+                if step == Step::Use {
+                    return;
+                }
                 // A pair whose put or delivery failed can't tell which job comes next; it stops.
                 if self.worker.is_none() {
                     self.end(stage);

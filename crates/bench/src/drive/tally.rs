@@ -6,6 +6,8 @@ use hdrhistogram::Histogram;
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
+    /// use → `USING`; timed alone, it is no operation
+    Use,
     /// put → `INSERTED`
     Put,
     /// reserve → `RESERVED`, of a job that was there
@@ -21,6 +23,7 @@ pub(super) enum Step {
 impl Step {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Use => "use",
             Self::Put => "put",
             Self::Reserve => "reserve",
             Self::Delete => "delete",

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -7,7 +8,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use trellis_types::TubeName;
 use trellis_wire::beanstalk::Request;
 
-use super::actor::{Actor, Stage};
+use super::actor::{Actor, Roaming, Stage};
 use super::connection::Connection;
 use super::dialect::{Place, Tongue, dialect};
 use super::pace::Pace;
@@ -50,6 +51,9 @@ impl DriverThread {
         let load = &plan.load;
         let target = |number: usize| plan.targets[number % plan.targets.len()];
         let body = body(load.body_bytes);
+        let roamed: Arc<[TubeName]> = (0..load.roam)
+            .map(|number| TubeName::parse(format!("roam-{number}").as_bytes()))
+            .collect::<Result<_, _>>()?;
 
         let mut thread = Self {
             connections: Vec::new(),
@@ -105,6 +109,7 @@ impl DriverThread {
                 worker,
                 load.depth,
                 body.clone(),
+                (!roamed.is_empty()).then(|| Roaming::new(Arc::clone(&roamed), number * 31)),
             ));
         }
         Ok(thread)

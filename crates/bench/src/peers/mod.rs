@@ -5,7 +5,6 @@
 //! loaded stays idle, and how much CPU it takes meanwhile is told.
 
 mod bars;
-mod machine;
 mod measured;
 mod peer;
 mod syncs;
@@ -23,7 +22,7 @@ use self::task::{Shape, Task};
 use crate::figures::{Figures, cpu_seconds_of};
 use crate::plan::{Load, Plan, report_failures};
 use crate::servers::{Launch, Server, version_of};
-use crate::{disk, drive, interrupted, table};
+use crate::{disk, drive, interrupted, machine, table};
 
 /// Loads for which a bar is set.
 const LOADS: &str = "put:256 put:1 put:1:1000 cycle:256";

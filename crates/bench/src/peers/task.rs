@@ -29,6 +29,7 @@ impl Task {
             depth: self.depth,
             body_bytes: shape.body_bytes,
             tubes: 1,
+            roam: 0,
             rate: None,
             warm_up: shape.warm_up,
             seconds: shape.seconds,

@@ -150,6 +150,15 @@ impl Server {
         Ok(self)
     }
 
+    /// Kills the processes that serve, without a word.
+    pub(crate) fn kill_nodes(&self) {
+        for pid in self.pids() {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
     /// The processes that serve.
     pub(crate) fn pids(&self) -> Vec<u32> {
         if self.node_dirs.is_empty() {
@@ -204,7 +213,7 @@ fn pid_in(dir: &Path) -> Option<u32> {
 }
 
 /// The first of `count` ports in a row that nobody listens on.
-fn free_ports(count: u16) -> anyhow::Result<u16> {
+pub(crate) fn free_ports(count: u16) -> anyhow::Result<u16> {
     PORTS
         .step_by(usize::from(count.max(10)))
         // Benchmarks that run at the same time start at different places.

@@ -6,7 +6,18 @@ use crate::drive::Tongue;
 impl Server {
     /// Starts a Trellis cluster of `nodes`, all settings at their defaults.
     pub(crate) fn trellis(program: &Path, nodes: u16, launch: &Launch) -> anyhow::Result<Self> {
-        let base = free_ports(nodes * 10)?;
+        Self::trellis_at(program, nodes, free_ports(nodes * 10)?, &[], launch)
+    }
+
+    /// Starts one whose first node has its port at `base`, with some settings, `key=value`. Started again with the same
+    /// launch it finds its data.
+    pub(crate) fn trellis_at(
+        program: &Path,
+        nodes: u16,
+        base: u16,
+        settings: &[String],
+        launch: &Launch,
+    ) -> anyhow::Result<Self> {
         let ports: Vec<u16> = (0..nodes).map(|node| base + 10 * node).collect();
         let mut server = Self::new("trellis", launch, Tongue::Beanstalk, &ports)?;
         let dir = launch.folder("cluster")?;
@@ -22,6 +33,9 @@ impl Server {
             &base.to_string(),
         ]);
         command.arg("--data-dir").arg(dir);
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
         server.spawn(command)?;
         server.ready()
     }
