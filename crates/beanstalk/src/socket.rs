@@ -102,12 +102,26 @@ impl Socket {
     }
 
     /// Appends to `buffer`, within its capacity, what has arrived; 0 is the end of the input.
+    ///
+    /// A read that does not fill the buffer has emptied the socket. That is noted as if a second
+    /// read had found nothing, so that the next wait for more needs no such read.
     pub(crate) fn try_read_buf(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read_buf(buffer),
-            Self::Unix(stream) => stream.try_read_buf(buffer),
-            Self::Other(stream) => stream.try_read(buffer),
-        }
+        let room = buffer.capacity() - buffer.len();
+        let mut drained = None;
+        let mut note = |read: io::Result<usize>| match read {
+            Ok(count) if count > 0 && count < room => {
+                drained = Some(count);
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            read => read,
+        };
+        let readable = Interest::READABLE;
+        let read = match self {
+            Self::Tcp(stream) => stream.try_io(readable, || note(stream.try_read_buf(buffer))),
+            Self::Unix(stream) => stream.try_io(readable, || note(stream.try_read_buf(buffer))),
+            Self::Other(stream) => return stream.try_read(buffer),
+        };
+        drained.map_or(read, Ok)
     }
 
     /// Waits until something can be written.

@@ -58,11 +58,25 @@ pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Batches handed to a leader and not yet applied, per origin. More only makes groups smaller.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
 
+/// Batches in flight beside which only a large one is handed to the leader: what is smaller waits
+/// for the commands that come meanwhile. A round through the log costs about as much as 20 to 50
+/// commands, so many small batches are dear; two are enough to keep log and network busy.
+pub const SMALL_BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+/// Commands that make a batch large.
+pub const LARGE_BATCH_COMMANDS_MIN: usize = 64;
+
+/// Bytes that make a batch, or what waits for the next entry, large.
+pub const LARGE_BATCH_BYTES_MIN: usize = 64 * 1024;
+
 /// Bytes of batches that a leader merges into one entry, beyond which it is closed.
 pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Entries that a leader has proposed and not yet seen applied.
 pub const ENTRIES_IN_FLIGHT_MAX: usize = 8;
+
+/// Entries in flight beside which only a large one is proposed.
+pub const SMALL_ENTRIES_IN_FLIGHT_MAX: usize = 2;
 
 /// Bytes of entries that a leader has proposed and not yet seen applied, beyond which it proposes
 /// no further one: a single entry may be larger, but not several such at once.
@@ -86,8 +100,9 @@ pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
 /// is closed.
 pub const OWED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Bytes of bodies kept in memory by one node.
-pub const BODY_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
+/// Bytes of bodies kept in memory by one node, the newest ones: what a queue of ordinary length
+/// holds. More would only be copies of what lies on disk.
+pub const BODY_CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 
 /// Bytes of bodies that may be arriving at one node, from all clients together, before the one
 /// whose sender has stopped for longest is closed.

@@ -14,7 +14,7 @@ use openraft::{
 };
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::{sync::watch, task::yield_now};
-use trellis_queue::{Content, Machine, Outcome};
+use trellis_queue::{Command, Content, LeaderCommand, Machine, Outcome};
 use trellis_rpc::queue::{decode_batch, decode_leader};
 use trellis_types::{
     NodeId,
@@ -24,7 +24,7 @@ use trellis_types::{
 use super::{Contact, Entry, LogId, StoredMembership, TypeConfig};
 use crate::{
     Listener, Membership, Payload, Position, Snapshot, SnapshotReceiver, StateStore, blocking,
-    fail_stop,
+    blocking::long, fail_stop,
 };
 
 /// Entries after which sockets are served even if more are at hand: a long replay must not hold
@@ -142,25 +142,32 @@ impl StateMachine {
             EntryPayload::Normal(payload) => {
                 let at = payload.at;
                 let entries = entries(position, payload);
-                let mut machine = self.applied.machine.write();
-                let mut outcome = Outcome::default();
-                for (nth, entry) in entries.iter().enumerate() {
-                    let next = machine.apply(entry);
-                    if nth == 0 {
-                        outcome = next;
-                    } else {
-                        outcome.events.extend(next.events);
-                        outcome.changes.extend(next.changes);
+                let mut work = || {
+                    let mut machine = self.applied.machine.write();
+                    let mut outcome = Outcome::default();
+                    for (nth, entry) in entries.iter().enumerate() {
+                        let next = machine.apply(entry);
+                        if nth == 0 {
+                            outcome = next;
+                        } else {
+                            outcome.events.extend(next.events);
+                            outcome.changes.extend(next.changes);
+                        }
                     }
+                    self.applied
+                        .taken_in
+                        .store(position.index, Ordering::Relaxed);
+                    let changes = std::mem::take(&mut outcome.changes);
+                    self.store.record(position, None, &machine, changes)?;
+                    let machine = RwLockWriteGuard::downgrade(machine);
+                    listener.applied(position, at, outcome, &machine);
+                    Ok(())
+                };
+                if entries.iter().any(may_take_long) {
+                    long(work)
+                } else {
+                    work()
                 }
-                self.applied
-                    .taken_in
-                    .store(position.index, Ordering::Relaxed);
-                let changes = std::mem::take(&mut outcome.changes);
-                self.store.record(position, None, &machine, changes)?;
-                let machine = RwLockWriteGuard::downgrade(machine);
-                listener.applied(position, at, outcome, &machine);
-                Ok(())
             }
         }
     }
@@ -282,6 +289,29 @@ impl StateMachine {
         self.show_replaced();
         self.end_round();
         Ok(())
+    }
+}
+
+/// Jobs that an entry may move before it counts as long: a few milliseconds.
+const LONG_JOBS: u64 = 5_000;
+
+/// Whether the work of an entry has no small bound: a kick moves as many jobs as it says, and an
+/// origin ends with all its sessions. Heartbeats must not wait for that.
+fn may_take_long(entry: &trellis_queue::Entry) -> bool {
+    match &entry.content {
+        Content::Leader(commands) => commands
+            .iter()
+            .any(|command| !matches!(command, LeaderCommand::Tick)),
+        Content::Batches(batches) => {
+            let commands = batches.iter().flat_map(|batch| &batch.items);
+            let kicked: u64 = commands
+                .map(|item| match item.command {
+                    Command::Kick { bound, .. } => u64::from(bound),
+                    _ => 0,
+                })
+                .sum();
+            kicked > LONG_JOBS
+        }
     }
 }
 

@@ -100,7 +100,9 @@ impl Merger {
         // One huge entry after the other: many at once would keep followers so busy that they
         // hear no heartbeat.
         let full = self.in_flight.len() >= limits::ENTRIES_IN_FLIGHT_MAX
-            || self.in_flight.iter().sum::<usize>() >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX;
+            || self.in_flight.iter().sum::<usize>() >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX
+            || (self.in_flight.len() >= limits::SMALL_ENTRIES_IN_FLIGHT_MAX
+                && self.queued_bytes() < limits::LARGE_BATCH_BYTES_MIN);
         if self.queue.is_empty() || full {
             return None;
         }
@@ -126,6 +128,10 @@ impl Merger {
         }
         self.in_flight.push_back(bytes);
         Some(merged)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queue.iter().map(|(_, batch)| batch.len()).sum()
     }
 
     /// An entry is applied or has failed.
@@ -211,13 +217,14 @@ mod tests {
         let mut merger = Merger::default();
         let a = origin(1);
         merger.open(a, 1);
+        let large = Bytes::from(vec![0; limits::LARGE_BATCH_BYTES_MIN]);
         for seq in 1..=limits::ENTRIES_IN_FLIGHT_MAX as u64 {
-            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
-            assert!(merger.merge().is_some());
+            assert_eq!(merger.take(a, 1, seq, large.clone()), Ok(()));
+            assert!(merger.merge().is_some(), "a large one need not wait");
         }
         let next = limits::ENTRIES_IN_FLIGHT_MAX as u64 + 1;
         for seq in next..next + limits::BATCHES_IN_FLIGHT_MAX as u64 {
-            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
+            assert_eq!(merger.take(a, 1, seq, large.clone()), Ok(()));
         }
         assert_eq!(merger.merge(), None, "enough entries are in flight");
         let seq = next + limits::BATCHES_IN_FLIGHT_MAX as u64;
@@ -227,6 +234,24 @@ mod tests {
             merger.merge().map(|merged| merged.batches.len()),
             Some(limits::BATCHES_IN_FLIGHT_MAX)
         );
+    }
+
+    #[test]
+    fn small_batches_wait_for_company_while_enough_is_in_flight() {
+        let mut merger = Merger::default();
+        let a = origin(1);
+        merger.open(a, 1);
+        let small = limits::SMALL_ENTRIES_IN_FLIGHT_MAX as u64;
+        for seq in 1..=small {
+            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
+            assert!(merger.merge().is_some(), "nothing waits without need");
+        }
+        for seq in small + 1..=small + 3 {
+            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
+            assert_eq!(merger.merge(), None);
+        }
+        merger.settled();
+        assert_eq!(merger.merge().map(|merged| merged.batches.len()), Some(3));
     }
 
     #[test]
@@ -240,9 +265,11 @@ mod tests {
         {
             assert_eq!(merger.take(origin(1), 1, seq as u64, batch), Ok(()));
         }
-        let sizes = std::iter::from_fn(|| merger.merge())
-            .map(|merged| merged.batches.len())
-            .collect::<Vec<_>>();
+        let mut sizes = Vec::new();
+        while let Some(merged) = merger.merge() {
+            sizes.push(merged.batches.len());
+            merger.settled();
+        }
         assert_eq!(sizes, [1, 1, 1]);
     }
 }

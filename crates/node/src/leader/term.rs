@@ -118,14 +118,12 @@ impl TermOfOffice {
                 }
                 Some(event) = events.recv() => {
                     self.hear(event).await;
-                    // What is at hand rides together.
-                    while let Ok(event) = events.try_recv() {
-                        self.hear(event).await;
-                    }
+                    self.hear_all(&mut events).await;
                     self.propose_batches().await;
                 }
                 Some(settled) = self.receipts.next() => {
                     self.settle(settled);
+                    self.hear_all(&mut events).await;
                     self.propose_batches().await;
                 }
                 _ = looks.tick() => self.look().await,
@@ -138,6 +136,14 @@ impl TermOfOffice {
             }
         }
         self.end_all(Reason::NotLeader);
+    }
+
+    /// Hears what is at hand, and what those who are about to run have to say: it rides together.
+    async fn hear_all(&mut self, events: &mut mpsc::Receiver<OfficeEvent>) {
+        tokio::task::yield_now().await;
+        while let Ok(event) = events.try_recv() {
+            self.hear(event).await;
+        }
     }
 
     fn now(&self) -> Timestamp {

@@ -93,8 +93,14 @@ impl Batches {
         number <= self.handed
     }
 
+    /// Whether what waits has to wait for one in flight: there are as many as may be, or enough
+    /// that a small one had better grow meanwhile.
     pub(crate) fn is_flight_full(&self) -> bool {
-        self.flight.len() >= limits::BATCHES_IN_FLIGHT_MAX
+        let in_flight = self.flight.len();
+        in_flight >= limits::BATCHES_IN_FLIGHT_MAX
+            || (in_flight >= limits::SMALL_BATCHES_IN_FLIGHT_MAX
+                && self.waiting.len() < 2
+                && !self.waiting.front().is_some_and(Waiting::is_large))
     }
 
     /// Closes the oldest waiting batch and gives it its seq.
@@ -207,6 +213,11 @@ impl Waiting {
         self.riders.is_empty()
             || (self.riders.len() < limits::BATCH_COMMANDS_MAX
                 && self.builder.bytes() + bytes <= limits::BATCH_BYTES_MAX)
+    }
+
+    fn is_large(&self) -> bool {
+        self.riders.len() >= limits::LARGE_BATCH_COMMANDS_MIN
+            || self.builder.bytes() >= limits::LARGE_BATCH_BYTES_MIN
     }
 
     fn push(&mut self, item: &Item, rider: Rider, since: Option<Instant>, bytes: usize) {

@@ -171,7 +171,9 @@ impl ForwardStream<'_> {
                         return true;
                     }
                 }
-                () = self.core.forward_wake.notified() => {}
+                // Whoever else has something to say at this moment rides along: this task is
+                // polled again when all that are ready now have been.
+                () = self.core.forward_wake.notified() => tokio::task::yield_now().await,
                 changed = role.changed() => {
                     let target = target_of(*role.borrow_and_update());
                     let leader = target.map(|(leader, term)| (leader.unwrap_or(self.core.me), term));

@@ -14,6 +14,17 @@ pub struct BadRow(String);
 
 /// The bytes of one row of the machine's image.
 pub fn encode_row(row: &Row) -> Vec<u8> {
+    wire(row).encode_to_vec()
+}
+
+/// Appends the bytes of one row to `text`.
+pub fn append_row(row: &Row, text: &mut Vec<u8>) {
+    let wire = wire(row);
+    text.reserve(wire.encoded_len());
+    wire.encode_raw(text);
+}
+
+fn wire(row: &Row) -> pb::Row {
     let row = match row {
         Row::Meta(row) => Wire::Meta(meta(row)),
         Row::Tube(row) => Wire::Tube(tube(row)),
@@ -32,7 +43,7 @@ pub fn encode_row(row: &Row) -> Vec<u8> {
             until: row.until.map(|until| until.0),
         }),
     };
-    pb::Row { row: Some(row) }.encode_to_vec()
+    pb::Row { row: Some(row) }
 }
 
 /// The row that `raw` is.

@@ -76,7 +76,7 @@ fn a_job_goes_through_its_life() {
 fn commands_of_all_connections_travel_together_while_others_are_in_flight() {
     let mut story = Story::begins();
     let (ann, bob) = (story.client(), story.client());
-    for _ in 0..limits::BATCHES_IN_FLIGHT_MAX {
+    for _ in 0..limits::SMALL_BATCHES_IN_FLIGHT_MAX {
         story.say(&ann, [put("x")]);
         assert_eq!(story.hand(), 1, "no waiting while there is room in flight");
     }
@@ -90,12 +90,29 @@ fn commands_of_all_connections_travel_together_while_others_are_in_flight() {
 }
 
 #[test]
+fn a_large_batch_need_not_wait_for_those_in_flight() {
+    let mut story = Story::begins();
+    let ann = story.client();
+    let many = || (0..limits::LARGE_BATCH_COMMANDS_MIN).map(|_| put("x"));
+    for _ in 0..limits::BATCHES_IN_FLIGHT_MAX {
+        story.say(&ann, many());
+        assert_eq!(story.hand(), 1);
+    }
+    story.say(&ann, many());
+    assert_eq!(story.hand(), 0, "as many as may be are in flight");
+    story.run();
+    let puts = limits::LARGE_BATCH_COMMANDS_MIN * (limits::BATCHES_IN_FLIGHT_MAX + 1);
+    assert_eq!(ann.hears().len(), puts);
+}
+
+#[test]
 fn a_full_batch_is_followed_by_another() {
     let mut story = Story::begins();
     let ann = story.client();
     let puts = limits::BATCH_COMMANDS_MAX + 1;
     story.say(&ann, (0..puts).map(|_| put("x")));
     assert_eq!(story.hand(), 2);
+    story.run();
     let large = Call::Put {
         priority: Priority(0),
         delay: Seconds(0),
@@ -103,7 +120,7 @@ fn a_full_batch_is_followed_by_another() {
         body: Bytes::from(vec![0; limits::BATCH_BYTES_MAX + 1]),
     };
     story.say(&ann, [put("x"), large, put("x")]);
-    assert_eq!(story.hand(), 3, "a large one travels alone");
+    assert_eq!(story.hand(), 2, "a large one travels alone");
     story.run();
     assert_eq!(ann.hears().len(), puts + 3);
 }
@@ -127,8 +144,7 @@ fn after_a_doubt_the_same_bytes_are_sent_again_and_take_effect_once() {
     // Both tries come into the log, and something new behind them.
     story.wire.extend(again);
     story.say(&ann, [put("3")]);
-    story.hand();
-    story.commit();
+    story.run();
     assert_eq!(ann.hears(), ["inserted 1", "inserted 2", "inserted 3"]);
     assert_eq!(story.machine.server().total_jobs, 3);
     assert!(story.origin.resend(Story::own(1)).is_empty());
