@@ -60,12 +60,12 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             sync: true,
-            tail_bytes: 256 * 1024 * 1024,
+            tail_bytes: 32 * 1024 * 1024,
             queue_bytes: 256 * 1024 * 1024,
             batch_bytes: 16 * 1024 * 1024,
             read_bytes: 4 * 1024 * 1024,
             write_outstanding_max: Duration::from_secs(10),
-            memtable_bytes: 64 * 1024 * 1024,
+            memtable_bytes: 32 * 1024 * 1024,
             any_start: false,
         }
     }
@@ -102,7 +102,7 @@ impl Default for StateOptions {
             window: Duration::from_millis(200),
             window_bytes: 32 * 1024 * 1024,
             windows_waiting: 2,
-            flush_bytes: 64 * 1024 * 1024,
+            flush_bytes: 32 * 1024 * 1024,
             replay_bytes: 256 * 1024 * 1024,
             body_cache_bytes: limits::BODY_CACHE_BYTES_DEFAULT,
             blob_bytes_min: 4 * 1024,

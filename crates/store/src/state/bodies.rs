@@ -1,52 +1,87 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::gauge::Gauge;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use trellis_consensus::{Bodies, KeptBody, Owed};
 use trellis_types::JobId;
 
 use super::generation::Generation;
 use super::shared::Shared;
 
-/// Bodies in memory beside those of open windows, bounded in bytes.
+/// The newest bodies, in memory beside those of open windows, bounded in bytes: most queues are
+/// short, and what is put is soon reserved. What is older is read from disk.
+///
+/// Ids only rise, and windows come in order, so that a line of bodies is always sorted.
 pub(super) struct BodyCache {
-    cache: Cache<JobId, Bytes, ByLength>,
+    bytes_max: usize,
+    line: Mutex<Cached>,
 }
 
-#[derive(Clone)]
-struct ByLength;
-
-impl Weighter<JobId, Bytes> for ByLength {
-    fn weight(&self, _: &JobId, body: &Bytes) -> u64 {
-        // An entry of the cache costs something beside the body.
-        body.len() as u64 + 64
-    }
+#[derive(Default)]
+struct Cached {
+    /// `None`: the job is gone, its place is still there.
+    bodies: VecDeque<(JobId, Option<Bytes>)>,
+    bytes: usize,
 }
+
+/// What a place costs beside the body.
+const PLACE_BYTES: usize = 64;
 
 impl BodyCache {
     pub(super) fn new(bytes_max: usize) -> Self {
-        // A guess of how many there will be: the cache sizes its tables by it.
-        let items = (bytes_max / 1024).max(16);
         Self {
-            cache: Cache::with_weighter(items, bytes_max as u64, ByLength),
+            bytes_max,
+            line: Mutex::default(),
         }
     }
 
     pub(super) fn get(&self, job: JobId) -> Option<Bytes> {
-        self.cache.get(&job)
+        let line = self.line.lock();
+        let place = line.place(job)?;
+        line.bodies[place].1.clone()
     }
 
-    pub(super) fn insert(&self, job: JobId, body: Bytes) {
-        self.cache.insert(job, body);
+    /// Takes the bodies of new jobs, in the order of their ids.
+    ///
+    /// Each is copied: as it came it is a part of an entry of the log, all of which would stay in
+    /// memory with it.
+    pub(super) fn extend(&self, bodies: &[(JobId, Bytes)]) {
+        let mut line = self.line.lock();
+        for (job, body) in bodies {
+            if body.len() + PLACE_BYTES > self.bytes_max {
+                continue;
+            }
+            // A state that was replaced may have begun again; ids of jobs that are gone.
+            if line.bodies.back().is_some_and(|(last, _)| last >= job) {
+                *line = Cached::default();
+            }
+            line.bytes += body.len() + PLACE_BYTES;
+            line.bodies
+                .push_back((*job, Some(Bytes::copy_from_slice(body))));
+        }
+        while line.bytes > self.bytes_max
+            && let Some((_, body)) = line.bodies.pop_front()
+        {
+            line.bytes -= body.map_or(0, |body| body.len()) + PLACE_BYTES;
+        }
     }
 
     pub(super) fn remove(&self, job: JobId) {
-        self.cache.remove(&job);
+        let mut line = self.line.lock();
+        if let Some(place) = line.place(job)
+            && let Some(body) = line.bodies[place].1.take()
+        {
+            line.bytes -= body.len();
+        }
+    }
+}
+
+impl Cached {
+    fn place(&self, job: JobId) -> Option<usize> {
+        self.bodies.binary_search_by_key(&job, |(job, _)| *job).ok()
     }
 }
 
@@ -156,10 +191,7 @@ struct OnDisk {
 
 impl KeptBody for OnDisk {
     fn ready(&self) -> Option<Bytes> {
-        self.read
-            .read()
-            .clone()
-            .or_else(|| self.shared.cache.get(self.job))
+        self.read.read().clone()
     }
 
     fn read(&self) -> io::Result<Bytes> {
@@ -174,7 +206,6 @@ impl KeptBody for OnDisk {
         });
         match body {
             Ok(body) => {
-                self.shared.cache.insert(self.job, body.clone());
                 *self.read.write() = Some(body.clone());
                 Ok(body)
             }

@@ -58,6 +58,9 @@ struct Dirty {
 /// reads all its rows from the machine at once, and apply stands still meanwhile (about 1 µs each).
 const ROW_BYTES: usize = 512;
 
+/// Bytes of a row, for the first guess of how many all will be.
+const ROW_TEXT_BYTES: usize = 48;
+
 impl Front {
     /// Nothing is dirty; the disk is at `applied`.
     pub(super) fn new(applied: Option<Position>, membership: Membership, known: Known) -> Self {
@@ -162,7 +165,9 @@ impl Front {
             membership: self.membership.clone(),
             digest: machine.digest(),
             rows: Vec::with_capacity(self.rows.len() + self.jobs.len()),
-            bodies: HashMap::new(),
+            // A row of a job is hardly ever longer.
+            text: Vec::with_capacity((self.rows.len() + self.jobs.len()) * ROW_TEXT_BYTES),
+            bodies: Vec::with_capacity(self.jobs.len()),
             dropped: Vec::new(),
             orphaned: Vec::new(),
             settled: Vec::new(),
@@ -177,7 +182,7 @@ impl Front {
             owed
         });
         for key in std::mem::take(&mut self.rows) {
-            let row = encode(machine, key);
+            let row = encode(machine, key, &mut window.text);
             if self.known.changes(key, row.is_some()) {
                 window.rows.push((key, row));
             }
@@ -186,13 +191,20 @@ impl Front {
             self.known.next_tube = meta.next_tube;
         }
         let mut unseen = 0;
-        for (job, dirty) in std::mem::take(&mut self.jobs) {
+        // As many will come again. In the order of their ids both the machine and the disk find
+        // one beside the other.
+        let again = Jobs::with_capacity_and_hasher(self.jobs.len(), Default::default());
+        let mut jobs: Vec<_> = std::mem::replace(&mut self.jobs, again)
+            .into_iter()
+            .collect();
+        jobs.sort_unstable_by_key(|(job, _)| *job);
+        for (job, dirty) in jobs {
             let key = Key::Job(job);
-            match (encode(machine, key), dirty.body) {
+            match (encode(machine, key, &mut window.text), dirty.body) {
                 (Some(row), body) => {
                     window.rows.push((key, Some(row)));
                     if let Some(body) = body.filter(|body| !body.is_empty()) {
-                        window.bodies.insert(job, body);
+                        window.bodies.push((job, body));
                     }
                 }
                 (None, Some(body)) => {
@@ -212,14 +224,8 @@ impl Front {
                 }
             }
         }
-        let rows: usize = window
-            .rows
-            .iter()
-            .filter_map(|(_, row)| row.as_ref())
-            .map(Vec::len)
-            .sum();
-        let bodies: usize = window.bodies.values().map(Bytes::len).sum();
-        window.bytes = rows + bodies + window.rows() * 32;
+        let bodies: usize = window.bodies.iter().map(|(_, body)| body.len()).sum();
+        window.bytes = window.text.len() + bodies + window.rows() * 32;
         self.closed = Some(applied);
         self.began = None;
         self.bytes = 0;

@@ -1,5 +1,6 @@
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ use rocksdb::{
 };
 use trellis_consensus::{Loaded, Membership, Position};
 use trellis_queue::{Key, Machine, Row};
-use trellis_rpc::queue::{decode_row, encode_row};
+use trellis_rpc::queue::{append_row, decode_row};
 use trellis_types::{
     JobId,
     seeded::{Bug, planted},
@@ -226,7 +227,7 @@ impl Generation {
                 }
             };
             match row {
-                Some(row) => batch.put_cf(family, name, row),
+                Some(row) => batch.put_cf(family, name, &window.text[row.clone()]),
                 None => batch.delete_cf(family, name),
             }
         }
@@ -470,7 +471,11 @@ fn family_options(options: &StateOptions) -> Vec<ColumnFamilyDescriptor> {
         .collect()
 }
 
-/// The row of `key` as it lies on disk.
-pub(crate) fn encode(machine: &Machine, key: Key) -> Option<Vec<u8>> {
-    machine.row(key).map(|row| encode_row(&row))
+/// Appends the row of `key` to `text`, as it lies on disk; where it is there. `None` if there is no
+/// such row.
+pub(crate) fn encode(machine: &Machine, key: Key, text: &mut Vec<u8>) -> Option<Range<usize>> {
+    let row = machine.row(key)?;
+    let start = text.len();
+    append_row(&row, text);
+    Some(start..text.len())
 }

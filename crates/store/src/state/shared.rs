@@ -90,9 +90,7 @@ impl Shared {
     }
 
     pub(super) fn window_written(&self, window: &Window) {
-        for (job, body) in &window.bodies {
-            self.cache.insert(*job, body.clone());
-        }
+        self.cache.extend(&window.bodies);
         let metrics = &self.metrics;
         metrics.windows.inc();
         metrics.rows.inc_by(window.rows() as u64);
@@ -165,7 +163,7 @@ impl Shared {
             let line = self.line.lock();
             line.windows
                 .iter()
-                .find_map(|(_, window)| window.bodies.get(&job).cloned())
+                .find_map(|(_, window)| window.body(job).cloned())
         };
         waiting.or_else(|| self.cache.get(job))
     }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use trellis_consensus::{Membership, Position};
@@ -13,10 +13,14 @@ pub(crate) struct Window {
     pub(crate) membership: Membership,
     /// The machine's digest at `applied`.
     pub(crate) digest: u64,
-    /// The rows as they are at `applied`; `None` is gone.
-    pub(crate) rows: Vec<(Key, Option<Vec<u8>>)>,
-    /// Bodies of jobs that are new in this window. Readers look here until it is written.
-    pub(crate) bodies: HashMap<JobId, Bytes>,
+    /// The rows as they are at `applied`, as parts of `text`; `None` is gone. In the order of the
+    /// keys within each family, which is how the disk takes them in fastest.
+    pub(crate) rows: Vec<(Key, Option<Range<usize>>)>,
+    /// The bytes of all rows.
+    pub(crate) text: Vec<u8>,
+    /// Bodies of jobs that are new in this window, in the order of their ids. Readers look here
+    /// until it is written.
+    pub(crate) bodies: Vec<(JobId, Bytes)>,
     /// Bodies that nobody will read any more.
     pub(crate) dropped: Vec<JobId>,
     /// Jobs that are gone while their body may still be read: noted on disk, so that a restart
@@ -29,6 +33,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The body of `job`, if it is new in this window.
+    pub(crate) fn body(&self, job: JobId) -> Option<&Bytes> {
+        let place = self.bodies.binary_search_by_key(&job, |(job, _)| *job);
+        Some(&self.bodies[place.ok()?].1)
+    }
+
     /// How many rows and bodies are put or deleted.
     pub(crate) fn rows(&self) -> usize {
         self.rows.len()
