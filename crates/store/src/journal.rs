@@ -6,6 +6,13 @@
 //! is one of a type ("a record of a recycled file" ends a journal, too). What is dropped may be
 //! acknowledged. So the journals are read here first, strictly: behind a record that was cut off
 //! there is nothing, and it itself is nowhere whole (faults D32, D33).
+//!
+//! A power cut leaves more than cut-off ends: a disk writes the pages of a batch in an order of its
+//! own, so of a batch that was never synced the end may be there and the beginning not, and RocksDB
+//! refuses that as damage (faults D31). It can be told from damage: each batch is synced before the
+//! next one is written, so only the last batch can be so, and no later one begins behind it; and
+//! what was not written is zero by whole sectors, which no flipped bit makes of it. Such a batch
+//! was never acknowledged, and is cut off here.
 
 use std::fs;
 use std::io;
@@ -18,7 +25,12 @@ const BLOCK: usize = 32 * 1024;
 /// Checksum, length, type.
 const HEADER: usize = 7;
 
-/// Looks at all journals of the RocksDB instance in `dir`; fine if there is none.
+/// A disk writes this as a whole or not at all.
+const SECTOR: usize = 512;
+
+/// Looks at all journals of the RocksDB instance in `dir`; fine if there is none. The last batch of
+/// the newest one is cut off if a power cut left it with holes; nothing else is changed, and
+/// nothing at all if there is damage.
 ///
 /// # Errors
 ///
@@ -37,21 +49,51 @@ pub(crate) fn check(dir: &Path) -> io::Result<()> {
         .strip_suffix('\n')
         .filter(|name| is_numbered(name.strip_prefix("MANIFEST-")))
         .ok_or_else(|| codec::invalid(format!("CURRENT says {manifest:?}")))?;
-    match fs::read(dir.join(manifest)) {
-        Ok(journal) => check_one(manifest, &journal)?,
+    let journal = match fs::read(dir.join(manifest)) {
+        Ok(journal) => journal,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(codec::invalid(format!("{manifest} is missing")));
         }
         Err(error) => return Err(error),
+    };
+    let mut unwritten = Vec::new();
+    match judge(&journal) {
+        End::Sound => {}
+        End::Unwritten(at) => unwritten.push((manifest.to_owned(), at)),
+        End::Damaged(at) => return Err(damage(manifest, at)),
     }
+    let mut logs = Vec::new();
     for item in fs::read_dir(dir)? {
-        let item = item?;
-        let Ok(name) = item.file_name().into_string() else {
+        let Ok(name) = item?.file_name().into_string() else {
             continue;
         };
         if is_numbered(name.strip_suffix(".log")) {
-            check_one(&name, &fs::read(item.path())?)?;
+            logs.push(name);
         }
+    }
+    // Newest first. Numbers have leading zeros until they need the room.
+    logs.sort_by_key(|name| std::cmp::Reverse((name.len(), name.clone())));
+    let mut is_newest = true;
+    for name in logs {
+        let journal = fs::read(dir.join(&name))?;
+        match judge(&journal) {
+            End::Sound => {}
+            End::Unwritten(at) if is_newest => unwritten.push((name, at)),
+            End::Unwritten(at) | End::Damaged(at) => return Err(damage(&name, at)),
+        }
+        // One that was begun and not written to yet is none.
+        is_newest &= record(&journal, 0).is_none();
+    }
+    for (name, at) in unwritten {
+        let at = at as u64;
+        let file = fs::OpenOptions::new().write(true).open(dir.join(&name))?;
+        let bytes = file.metadata()?.len().saturating_sub(at);
+        file.set_len(at)?;
+        file.sync_all()?;
+        tracing::warn!(
+            %name, bytes,
+            "a power cut left the last write unfinished; it was not acknowledged and is dropped"
+        );
     }
     Ok(())
 }
@@ -62,34 +104,108 @@ fn is_numbered(number: Option<&str>) -> bool {
     })
 }
 
-fn check_one(name: &str, journal: &[u8]) -> io::Result<()> {
-    match damaged_at(journal) {
-        None => Ok(()),
-        Some(at) => Err(codec::invalid(format!(
-            "{name} is damaged at byte {at}, and that is not its end"
-        ))),
-    }
+fn damage(name: &str, at: usize) -> io::Error {
+    codec::invalid(format!(
+        "{name} is damaged at byte {at}, and that is not its end"
+    ))
 }
 
-/// Where the first record is that is neither whole nor cut off by the end of the file.
-fn damaged_at(journal: &[u8]) -> Option<usize> {
+/// How a journal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With a whole record, or with one that was cut off: RocksDB finds the end.
+    Sound,
+    /// With a batch of which the disk wrote some pages and others not. Here it is to be cut off.
+    Unwritten(usize),
+    /// Here is something else.
+    Damaged(usize),
+}
+
+fn judge(journal: &[u8]) -> End {
     let mut at = 0;
+    let mut within_batch = false;
     loop {
         at = skip_trailer(at);
         match record(journal, at) {
-            Some(end) => at = end,
+            Some(end) => {
+                within_batch = matches!(kind(journal, at), FIRST | MIDDLE);
+                at = end;
+            }
             None => break,
         }
     }
     let rest = journal.get(at..).unwrap_or_default();
-    if rest.len() < HEADER || rest.iter().all(|byte| *byte == 0) {
-        return None;
+    if rest.iter().all(|byte| *byte == 0) {
+        // Room that was taken and not used; RocksDB takes it for damage where a batch should go on.
+        return match within_batch && !rest.is_empty() {
+            true => End::Unwritten(at),
+            false => End::Sound,
+        };
+    }
+    if is_unwritten(journal, at) {
+        return End::Unwritten(at);
+    }
+    if rest.len() < HEADER {
+        return End::Sound;
     }
     let next_block = (at / BLOCK + 1) * BLOCK;
     let whole = is_whole_with_another_length(journal, at)
         || record(journal, next_block).is_some()
         || (at + 1..journal.len()).any(|from| record(journal, from).is_some());
-    whole.then_some(at)
+    match whole {
+        true => End::Damaged(at),
+        false => End::Sound,
+    }
+}
+
+/// Whether what lies from `at` on is one batch with holes. It has one fragment in each block.
+fn is_unwritten(journal: &[u8], at: usize) -> bool {
+    let mut holes = 0;
+    let mut from = at;
+    while from < journal.len() {
+        let end = ((from / BLOCK + 1) * BLOCK).min(journal.len());
+        match record(journal, from) {
+            Some(behind) => {
+                let rest = journal.get(behind..end).unwrap_or_default();
+                let goes_on = matches!(kind(journal, from), MIDDLE | LAST);
+                if !goes_on || rest.iter().any(|byte| *byte != 0) {
+                    return false;
+                }
+            }
+            // A later batch would be proof that this one was synced.
+            None if (from + 1..end).any(|other| record(journal, other).is_some()) => return false,
+            None if has_hole(journal, from, end) => holes += 1,
+            // Cut off by the end of the file, behind a hole.
+            None if end == journal.len() && holes > 0 => {}
+            None => return false,
+        }
+        from = end;
+    }
+    holes > 0
+}
+
+/// Whether a sector between `from` and `end` is zero; of the first one, what begins at `from`.
+fn has_hole(journal: &[u8], from: usize, end: usize) -> bool {
+    let mut at = from;
+    while at < end {
+        let next = ((at / SECTOR + 1) * SECTOR).min(end);
+        let sector = journal.get(at..next).unwrap_or_default();
+        // A few zeros are nothing special.
+        if sector.len() >= HEADER && sector.iter().all(|byte| *byte == 0) {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
+const LAST: u8 = 4;
+
+/// Of a record that is there.
+fn kind(journal: &[u8], at: usize) -> u8 {
+    journal.get(at + HEADER - 1).copied().unwrap_or_default()
 }
 
 /// Too little room for a header at the end of a block is left empty.
@@ -143,6 +259,13 @@ mod tests {
 
     use super::*;
 
+    fn damaged_at(journal: &[u8]) -> Option<usize> {
+        match judge(journal) {
+            End::Damaged(at) => Some(at),
+            End::Sound | End::Unwritten(_) => None,
+        }
+    }
+
     /// As RocksDB writes it: whole records, cut at blocks.
     fn journal(payloads: &[Vec<u8>]) -> Vec<u8> {
         let mut all = Vec::new();
@@ -175,7 +298,7 @@ mod tests {
 
     fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let short = proptest::collection::vec(any::<u8>(), 1..300);
-        let long = (20_000_usize..90_000, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
+        let long = (20_000_usize..90_000, 1_u8..).prop_map(|(len, byte)| vec![byte; len]);
         proptest::collection::vec(prop_oneof![9 => short, 1 => long], 2..12)
     }
 
@@ -212,6 +335,132 @@ mod tests {
                 prop_assert_eq!(found, Some(at));
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// Faults D31: of the last batch the disk wrote any of the pages.
+        #[test]
+        fn a_batch_with_holes_is_cut_off_unless_another_follows(
+            before in payloads(), len in 3_000_usize..120_000, byte in 1_u8..,
+            lost in proptest::collection::vec(any::<bool>(), 40),
+        ) {
+            let mut all = before;
+            let begin = journal(&all).len();
+            all.push(vec![byte; len]);
+            let whole = journal(&all);
+            let mut torn = whole.clone();
+            for (page, _) in (begin / 4_096..).zip(&lost).filter(|(_, lost)| **lost) {
+                let from = (page * 4_096).max(begin).min(torn.len());
+                let to = ((page + 1) * 4_096).min(torn.len()).max(from);
+                torn[from..to].fill(0);
+            }
+            match judge(&torn) {
+                End::Unwritten(at) => {
+                    prop_assert!(at >= begin && torn != whole);
+                    // What is left ends as a crash leaves it.
+                    prop_assert_eq!(judge(&torn[..at]), End::Sound);
+                }
+                // Nothing was lost, or all, or so few bytes that RocksDB takes it for a cut-off end.
+                End::Sound => {}
+                End::Damaged(at) => prop_assert!(false, "at {}, the batch begins at {}", at, begin),
+            }
+
+            // Whatever follows was written after a sync: then it is damage.
+            if torn != whole {
+                let room = torn.len();
+                all.push(vec![7; 100]);
+                let followed = journal(&all);
+                torn.extend(&followed[room..]);
+                let found = judge(&torn);
+                prop_assert!(matches!(found, End::Damaged(_)), "{:?}", found);
+            }
+        }
+    }
+
+    /// What lies on the disk while the instance runs, and how long its journal is.
+    fn image(of: &Path) -> (tempfile::TempDir, std::path::PathBuf, usize) {
+        let to = tempfile::tempdir().unwrap();
+        let mut log = None;
+        for item in fs::read_dir(of).unwrap() {
+            let item = item.unwrap();
+            let copy = to.path().join(item.file_name());
+            fs::copy(item.path(), &copy).unwrap();
+            if copy.extension().is_some_and(|it| it == "log") {
+                log = Some(copy);
+            }
+        }
+        let log = log.unwrap();
+        let len = fs::read(&log).unwrap().len();
+        (to, log, len)
+    }
+
+    /// As the raft log's instance.
+    fn options() -> rocksdb::Options {
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.set_wal_recovery_mode(rocksdb::DBRecoveryMode::TolerateCorruptedTailRecords);
+        options
+    }
+
+    /// Faults D31, D32, with the real thing: whatever a power cut leaves of the last write, the one
+    /// before is there and the last one is whole or not at all.
+    #[test]
+    fn rocksdb_opens_whatever_a_power_cut_leaves_of_the_last_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = rocksdb::DB::open(&options(), folder.path()).unwrap();
+        let mut synced = rocksdb::WriteOptions::default();
+        synced.set_sync(true);
+        db.put_opt("first", "synced", &synced).unwrap();
+        let (_first, _, before) = image(folder.path());
+        let opens = |dir: &Path, what: &str| {
+            check(dir).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let again = rocksdb::DB::open(&options(), dir)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(
+                again.get("first").unwrap().as_deref(),
+                Some(&b"synced"[..]),
+                "{what}"
+            );
+            again.get("last").unwrap().map(|value| value.len())
+        };
+
+        // Torn at every byte.
+        db.put_opt("last", "torn", &synced).unwrap();
+        let (_whole, _, after) = image(folder.path());
+        for len in before..=after {
+            let (dir, log, _) = image(folder.path());
+            fs::OpenOptions::new()
+                .write(true)
+                .open(log)
+                .unwrap()
+                .set_len(len as u64)
+                .unwrap();
+            let found = opens(dir.path(), &format!("{} bytes", len - before));
+            assert_eq!(found, (len == after).then_some(4));
+        }
+
+        // Any page missing.
+        db.put_opt("first", "synced", &synced).unwrap();
+        let (_first, _, before) = image(folder.path());
+        db.put_opt("last", vec![b'x'; 90_000], &synced).unwrap();
+        let (_whole, _, after) = image(folder.path());
+        let mut refused = 0;
+        for page in before / 4_096..=(after - 1) / 4_096 {
+            let (dir, log, _) = image(folder.path());
+            let mut torn = fs::read(&log).unwrap();
+            torn[(page * 4_096).max(before)..((page + 1) * 4_096).min(after)].fill(0);
+            fs::write(&log, torn).unwrap();
+            refused +=
+                usize::from(rocksdb::DB::open(&options(), image(dir.path()).0.path()).is_err());
+            assert_eq!(
+                opens(dir.path(), &format!("page {page}")),
+                Some(4),
+                "what was before"
+            );
+        }
+        assert!(refused > 10, "RocksDB alone refuses {refused} of them");
     }
 
     #[test]
