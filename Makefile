@@ -12,7 +12,7 @@ ROUNDS ?= 20
 SEED ?= 1
 SECONDS ?= 60
 
-.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data
+.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data disks seeded-bugs
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
@@ -28,6 +28,7 @@ help:
 	@echo '             of faults drawn by the seed; STORY=name for one); make fault-report writes docs/fault-report.md from what ran'
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
 	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
+	@echo 'make disks   nodes on disks that lose, fail, lie and hang (DISKS="power-cut slow-follower" for some stories; SEED=$(SEED) CUTS=10)'
 	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
 	@echo 'make fmt     format the source'
 
@@ -111,6 +112,13 @@ model:
 seeded-bugs:
 	@sh tests/install.sh test
 	@$(CARGO) xtask seeded-bugs $(if $(BUGS),--only $(BUGS)) $(if $(INSTRUMENTS),--with $(INSTRUMENTS))
+
+# A quarter of an hour; slow-follower alone is two minutes and wants an idle machine.
+disks:
+	@sh tests/install.sh build
+	@$(CARGO) build --release --package trellis --package trellis-chaos-disk --bins
+	@. tests/cache.sh; "$$CARGO_TARGET_DIR/release/trellis-chaos-disk" story $(DISKS) --seed $(SEED) \
+		--rounds $(or $(CUTS),10) --out "$$BUILD_CACHE/results/disks.jsonl"
 
 fuzz:
 	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60

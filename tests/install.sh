@@ -87,7 +87,8 @@ install_build() {
 install_test() {
     # shellcheck disable=SC2046
     apt_install $(missing_tools \
-        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables faketime=faketime)
+        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables faketime=faketime \
+        mkfs.ext4=e2fsprogs)
     has beanstalkd && has haproxy && has nc
 }
 

@@ -190,9 +190,11 @@ impl Arena {
         }
         let status = self.status(node)?;
         if let Some(why) = status["quarantined"].as_str() {
-            println!("    {} is quarantined: {why}", name(node));
             let answer = self.order(node, "POST", "/v1/rebuild", "{}", STATUS_MAX)?;
-            println!("    rebuild: {} {}", answer.status, answer.body);
+            // Asked a second time it has nothing left to move aside.
+            if answer.status == 200 {
+                println!("    {} is quarantined: {why}; rebuilt", name(node));
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{net::TcpStream, time::Duration};
 
 use anyhow::{Result, bail};
 use rand::{Rng, rngs::StdRng};
@@ -71,14 +71,17 @@ impl Nemesis for SyncHangs {
         let Some(node) = self.node.take() else {
             return Ok(());
         };
-        // The node gives up by itself 10 s after a sync began to hang.
-        wait(Duration::from_secs(30), "it stops by itself", || {
-            if arena.node(node).is_alive() {
-                bail!("{} lives", name(node));
+        // The node gives up by itself 10 s after a sync began to hang. Its process can't go before
+        // the kernel has its answer, but nobody hears of it any more.
+        wait(Duration::from_secs(30), "it gives up by itself", || {
+            let admin = arena.node(node).admin();
+            match TcpStream::connect_timeout(&admin, Duration::from_secs(1)) {
+                Ok(_) => bail!("{} still answers", name(node)),
+                Err(_) => Ok(()),
             }
-            Ok(())
         })?;
         arena.disk(node)?.tell("off all")?;
+        arena.node(node).wait_for_end(STRUCK_MAX)?;
         arena.note(node, NodeEvent::Killed);
         let code = arena.node(node).exit_code();
         if code != Some(DISK_FAILED) {

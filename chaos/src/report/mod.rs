@@ -3,7 +3,7 @@
 mod faults;
 mod read;
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use anyhow::Result;
 
@@ -80,14 +80,19 @@ fn runs(out: &mut String, results: &Results) -> Result<()> {
         sims.iter().map(|it| it.unknown).sum::<u64>(),
     )?;
     let disks = &results.disks;
-    let held = disks.iter().filter(|it| it.holds).count();
+    let count = |word| {
+        let of = disks.iter().filter(|it| it.account.verdict == word);
+        of.count()
+    };
     writeln!(
         out,
-        "| disk stories: real processes on disks that fail on command | {} | {held} | {} | 0 | {} | {} |",
+        "| disk stories: real processes on disks that fail on command | {} | {} | {} | {} | {} | {} |",
         disks.len(),
-        disks.len() - held,
-        disks.iter().map(|it| it.acknowledged).sum::<u64>(),
-        disks.iter().map(|it| it.unknown).sum::<u64>(),
+        count(Word::Sound),
+        count(Word::Broken),
+        count(Word::Rejected),
+        disks.iter().map(|it| it.account.acknowledged).sum::<u64>(),
+        disks.iter().map(|it| it.account.unknown).sum::<u64>(),
     )?;
     let sound: Vec<&Account> = chaos
         .iter()
@@ -187,14 +192,18 @@ fn table(out: &mut String, results: &Results) -> Result<()> {
         } else {
             sims.to_string()
         };
-        let mut disks: Vec<&str> = results
-            .disks
-            .iter()
-            .filter(|it| it.fault == fault.number && it.holds)
-            .map(|it| it.story.as_str())
+        let mut disks: BTreeMap<&str, usize> = BTreeMap::new();
+        for Disk { account, .. } in &results.disks {
+            let times = account.faults.iter().filter(|it| it.fault == fault.number);
+            let times = times.count();
+            if account.verdict == Word::Sound && times > 0 {
+                *disks.entry(&account.story).or_default() += times;
+            }
+        }
+        let disks: Vec<String> = disks
+            .into_iter()
+            .map(|(story, times)| format!("{story}: {times}"))
             .collect();
-        disks.sort_unstable();
-        disks.dedup();
         let tests = fault.tests.iter().map(|test| format!("`{test}`"));
         let words = tests.chain(fault.but.map(str::to_owned));
         writeln!(
@@ -261,30 +270,33 @@ fn disks(out: &mut String, disks: &[Disk]) -> Result<()> {
     write!(
         out,
         "\n## Disk stories\n\n\
-         | story | fault | what | seed | faults in effect | acknowledged | unknown | holds | figures |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+         | story | seed | faults in effect | acknowledged | unknown | longest gap, ms | verdict | figures |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )?;
-    for it in disks {
-        let holds = match it.holds {
-            true => "yes".to_owned(),
-            false => it.short.join("; ").replace('\n', " "),
+    for Disk {
+        account: it,
+        figures,
+    } in disks
+    {
+        let verdict = match it.verdict {
+            Word::Sound => "sound".to_owned(),
+            Word::Broken => format!("broken: {}", it.why.join("; ")),
+            Word::Rejected => format!("rejected: {}", it.why.join("; ")),
         };
-        let figures: Vec<_> = it
-            .figures
+        let figures: Vec<_> = figures
             .iter()
-            .map(|(name, value)| format!("{name} {value}"))
+            .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
             .collect();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             it.story,
-            it.fault,
-            it.what,
             it.seed,
-            it.faults,
+            it.faults.len(),
             it.acknowledged,
             it.unknown,
-            cell(&holds),
+            it.faults.iter().map(|it| it.gap_ms).max().unwrap_or(0),
+            cell(&verdict),
             cell(&figures.join(", "))
         )?;
     }

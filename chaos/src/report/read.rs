@@ -39,15 +39,10 @@ pub(super) struct Sim {
 /// A story of nodes on a disk that fails on command.
 #[derive(Debug, Deserialize)]
 pub(super) struct Disk {
-    pub(super) story: String,
-    pub(super) fault: u32,
-    pub(super) what: String,
-    pub(super) seed: u64,
-    pub(super) acknowledged: u64,
-    pub(super) unknown: u64,
-    pub(super) faults: u64,
-    pub(super) holds: bool,
-    pub(super) short: Vec<String>,
+    #[serde(flatten)]
+    pub(super) account: Account,
+    /// What was seen besides.
+    #[serde(default)]
     pub(super) figures: Map<String, Value>,
 }
 
@@ -106,10 +101,10 @@ impl Results {
             self.chaos.push(serde_json::from_value(value)?);
         } else if value["instrument"] == "sim" {
             self.sims.push(serde_json::from_value(value)?);
+        } else if value["instrument"] == "disks" {
+            self.disks.push(serde_json::from_value(value)?);
         } else if !value["seeded_bug"].is_null() {
             self.seeded.push(serde_json::from_value(value)?);
-        } else if !value["holds"].is_null() {
-            self.disks.push(serde_json::from_value(value)?);
         } else {
             bail!("no instrument writes such a line");
         }
