@@ -204,6 +204,9 @@ pub fn run(args: &Args) -> Result<bool> {
         let holds = account.why.is_empty();
         println!("{line}");
         if let Some(path) = &args.out {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
             let mut file = OpenOptions::new().create(true).append(true).open(path)?;
             writeln!(file, "{line}")?;
         }
