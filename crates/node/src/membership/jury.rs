@@ -10,7 +10,7 @@ use super::DigestSample;
 ///
 /// Two that differ at an index can't both be right. The one that a majority of the voters equals,
 /// there or later, is: whoever was equal to it after the difference had the same history. Without
-/// such a majority nobody can tell, and the leader's word stands (ADR 0003).
+/// such a majority nobody can tell, and the leader's word stands (ADR 0005).
 #[derive(Debug, Default)]
 pub(crate) struct Jury {
     pairs: BTreeMap<(NodeId, NodeId), Pair>,
@@ -127,7 +127,9 @@ impl Jury {
         });
         let mut undecided = Judgement::Sound;
         for (from, index) in quarrels {
-            if membership.is_majority(&self.backing(from, node, index, membership)) {
+            let most = self.backing(from, node, index, membership);
+            let again = |other: &NodeId| self.are_equal(node, *other, index + 1);
+            if membership.is_majority(&most) && !most.iter().any(again) {
                 return Judgement::Wrong { index, from };
             }
             let backed = membership.is_majority(&self.backing(node, from, index, membership));
@@ -146,17 +148,17 @@ impl Jury {
         index: u64,
         membership: &Membership,
     ) -> BTreeSet<NodeId> {
-        let equal = |other: &NodeId| {
-            *other == node
-                || self
-                    .pairs
-                    .get(&ordered(node, *other))
-                    .is_some_and(|pair| pair.different.is_none() && pair.equal >= Some(index))
-        };
+        let equal = |other: &NodeId| *other == node || self.are_equal(node, *other, index);
         let voters = membership.all_voters().into_iter();
         voters
             .filter(|other| *other != against && equal(other))
             .collect()
+    }
+
+    /// Whether the two were equal at `index` or later, and did not differ since.
+    fn are_equal(&self, one: NodeId, other: NodeId, index: u64) -> bool {
+        let pair = self.pairs.get(&ordered(one, other));
+        pair.is_some_and(|pair| pair.different.is_none() && pair.equal >= Some(index))
     }
 
     /// Forgets nodes for which `keep` is false: bounded by the membership.
@@ -217,7 +219,7 @@ mod tests {
     fn the_one_that_differs_from_two_equal_ones_is_wrong() {
         let mut court = Court::of(3);
         assert_eq!(court.hear(2, &[(5, 50), (7, 70)]), 0);
-        assert_eq!(court.hear(3, &[(5, 50), (7, 71)]), 1);
+        assert_eq!(court.hear(3, &[(5, 50), (7, 71)]), 2, "from either");
         assert_eq!(court.judge(3), wrong(7, 1));
         assert_eq!(court.judge(1), Judgement::Sound);
         assert_eq!(court.judge(2), Judgement::Sound);
