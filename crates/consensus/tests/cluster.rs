@@ -337,6 +337,44 @@ async fn a_dead_voter_is_replaced_in_one_change() {
     cluster.shutdown().await;
 }
 
+/// Who still counted it could agree on something that the others never hear of (faults E40 and E41).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_removed_counts_for_nobody_even_when_all_restart() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    cluster.put(5).await;
+    let leader = cluster.leader().await;
+    let gone = (1..=3).find(|id| *id != leader).expect("three nodes");
+    let consensus = cluster.node(leader).consensus.clone();
+    consensus.remove(NodeId(gone)).await.expect("a change");
+    cluster.stop(gone).await;
+    let index = cluster.put(5).await;
+    cluster.agree(index).await;
+
+    let left: Vec<u64> = cluster.nodes.keys().copied().collect();
+    // What is in the state is not read from the log again.
+    for id in &left {
+        let state = &cluster.node(*id).state;
+        eventually("written state", || match state.written() {
+            Some(written) if written.index >= index => Ok(()),
+            written => Err(format!("{written:?} of {index}")),
+        })
+        .await;
+    }
+    for id in &left {
+        cluster.crash(*id).await;
+    }
+    let index = cluster.put(1).await;
+    cluster.agree(index).await;
+    let expected: BTreeSet<_> = left.iter().copied().map(NodeId).collect();
+    for id in &left {
+        let membership = cluster.node(*id).consensus.membership();
+        assert_eq!(membership.voters, vec![expected.clone()], "node {id}");
+        assert!(!membership.members.contains_key(&NodeId(gone)));
+    }
+    cluster.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_is_handed_over_on_request() {
     let mut cluster = Cluster::of(3).await;

@@ -31,9 +31,9 @@ pub(super) fn instruments(bug: Bug) -> &'static [Instrument] {
         Bug::WallClockOfLeader
         | Bug::SleepingLeaderExpires
         | Bug::StaleDiskVotes
-        | Bug::DeleteBeforeCommit
-        | Bug::IsolatedLeaderServes
-        | Bug::ReadWithoutIndex
-        | Bug::TtrLostAtFailover => &[NodeUnits, Node, Simulation, Processes],
+        | Bug::DeleteBeforeCommit => &[NodeUnits, Node, Simulation, Processes],
+        Bug::IsolatedLeaderServes | Bug::ReadWithoutIndex | Bug::TtrLostAtFailover => {
+            &[Node, Simulation, Processes]
+        }
     }
 }
