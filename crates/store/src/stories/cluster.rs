@@ -14,6 +14,7 @@ use super::*;
 struct Node {
     folder: Folder,
     opened: Opened,
+    disk: Disk,
     consensus: Consensus,
 }
 
@@ -39,9 +40,16 @@ async fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) 
 
 impl Cluster {
     async fn of_three() -> Self {
+        Self::of_three_with(|_| {}).await
+    }
+
+    async fn of_three_with(change: impl Fn(&mut StoreOptions)) -> Self {
         let mut cluster = Self::default();
         for id in 1..=3 {
-            let folder = Folder::with(|options| options.state.window = Duration::from_millis(20));
+            let folder = Folder::with(|options| {
+                options.state.window = Duration::from_millis(20);
+                change(options);
+            });
             cluster.start(id, folder).await;
         }
         let members = (1..=3).map(|id| Member {
@@ -63,7 +71,7 @@ impl Cluster {
     }
 
     async fn start(&mut self, id: u64, folder: Folder) {
-        let opened = folder.open();
+        let (opened, disk) = folder.open_faulty();
         let consensus = Consensus::build(
             ConsensusSettings::default(),
             NodeId(id),
@@ -79,6 +87,7 @@ impl Cluster {
         let node = Node {
             folder,
             opened,
+            disk,
             consensus,
         };
         self.nodes.insert(id, node);
@@ -248,6 +257,43 @@ async fn a_node_that_was_away_too_long_gets_a_snapshot_and_keeps_it() {
     cluster.agree().await;
     cluster.check_failures();
     for id in 1..=3 {
+        cluster.stop(id).await;
+    }
+}
+
+/// Faults D39: entries that memory has no more can't be read back for a follower that lags. It gets
+/// them from another node, and never the ones behind them without them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_cannot_read_its_log_stops_and_another_feeds_the_laggard() {
+    // Of the process the story needs more than of its one failed node.
+    trellis_consensus::on_fail_stop(|_| {});
+    let mut cluster = Cluster::of_three_with(|options| options.log.tail_bytes = 1_000).await;
+    cluster.put(5).await;
+    cluster.agree().await;
+    let leader = cluster.leader().await;
+    let laggard = (1..=3).find(|id| *id != leader).unwrap();
+    let image = cluster.nodes[&laggard].folder.crash_image();
+    cluster.stop(laggard).await;
+    cluster.put(60).await;
+    cluster.agree().await;
+
+    assert_eq!(cluster.leader().await, leader, "nobody else had a reason");
+    let unreadable = &cluster.nodes[&leader].disk.unreadable;
+    unreadable.store(true, Ordering::SeqCst);
+    cluster.start(laggard, image).await;
+    eventually("stop of the leader", || {
+        let failures = cluster.nodes[&leader].folder.failures();
+        match &failures[..] {
+            [one] if one.contains("can't be read") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    cluster.stop(leader).await;
+    cluster.put(5).await;
+    cluster.agree().await;
+    cluster.check_failures();
+    for id in (1..=3).filter(|id| *id != leader) {
         cluster.stop(id).await;
     }
 }

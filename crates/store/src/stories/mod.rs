@@ -223,6 +223,8 @@ struct Faulty {
     failing: AtomicBool,
     /// The next write fails, and no other.
     failing_once: AtomicBool,
+    /// Nothing can be read back.
+    unreadable: AtomicBool,
     /// How many writes it lets through before it hangs.
     passing: Mutex<u64>,
     changed: Condvar,
@@ -235,6 +237,7 @@ impl Faulty {
             writes: AtomicU64::new(0),
             failing: AtomicBool::new(false),
             failing_once: AtomicBool::new(false),
+            unreadable: AtomicBool::new(false),
             passing: Mutex::new(u64::MAX),
             changed: Condvar::new(),
         }
@@ -274,6 +277,9 @@ impl LogEngine for Faulty {
     }
 
     fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<(u64, Bytes)>> {
+        if self.unreadable.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the disk is worn out"));
+        }
         self.disk.read(range, bytes_max)
     }
 
