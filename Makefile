@@ -111,7 +111,8 @@ model:
 .PHONY: seeded-bugs
 seeded-bugs:
 	@sh tests/install.sh test
-	@$(CARGO) xtask seeded-bugs $(if $(BUGS),--only $(BUGS)) $(if $(INSTRUMENTS),--with $(INSTRUMENTS))
+	@. tests/cache.sh; SEEDED_RESULTS="$$BUILD_CACHE/results/seeded-bugs.jsonl" \
+		$(CARGO) xtask seeded-bugs $(if $(BUGS),--only $(BUGS)) $(if $(INSTRUMENTS),--with $(INSTRUMENTS))
 
 # A quarter of an hour; slow-follower alone is two minutes and wants an idle machine.
 disks:

@@ -61,6 +61,9 @@ pub(super) fn hunt(
         };
         let seen = Run::of(command, step.bound, instrument.can_be_cut_off())?;
         let after = begin.elapsed();
+        if seen.is_rejected() {
+            return Ok(Course::GivenUp { after });
+        }
         if let Some((test, message)) = seen.objection(step) {
             return Ok(Course::Found {
                 test,
@@ -80,7 +83,11 @@ pub(super) fn hunt(
 fn command(suites: &Suites, step: &Step, program: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .current_dir(suites.home(step.package))
+        .current_dir(match step.program {
+            // What it leaves behind is nobody's.
+            Program::Binary(..) => suites.folder.clone(),
+            _ => suites.home(step.package),
+        })
         .env("TRELLIS_BIN", suites.folder.join("bin/trellis"))
         .env("RUST_BACKTRACE", "0")
         // Nothing that a bug has caused is a regression to be kept.
@@ -167,6 +174,12 @@ impl Run {
         Ok(run)
     }
 
+    /// Whether too little happened for the checker to say anything.
+    fn is_rejected(&self) -> bool {
+        let says = |word: &str| self.lines.iter().any(|line| line.starts_with(word));
+        says("REJECTED: ") && !says("BROKEN ")
+    }
+
     /// What it objects to, if it does.
     fn objection(&self, step: &Step) -> Option<(String, String)> {
         if let Some(test) = self.lines.iter().find_map(|line| failed_test(line)) {
@@ -189,7 +202,11 @@ impl Run {
         let broken = self
             .lines
             .iter()
-            .position(|line| line.starts_with("BROKEN "));
+            .position(|line| line.starts_with("BROKEN "))
+            .or_else(|| {
+                let short = |line: &String| line.contains("FALLS SHORT: ");
+                self.lines.iter().position(short)
+            });
         let replay = self
             .lines
             .iter()

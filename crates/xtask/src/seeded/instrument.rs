@@ -17,6 +17,8 @@ pub(super) enum Instrument {
     Node,
     /// Whole nodes in simulated time, with faults; the checker's word on it.
     Simulation,
+    /// Real processes on disks that lose what was not synced, as root; the checker's word on it.
+    Disks,
     /// Real processes under a recorded load; the checker's word on it.
     Processes,
 }
@@ -40,6 +42,7 @@ pub(super) enum Program {
     Binary(&'static str, &'static [&'static str]),
 }
 
+const CUTS: &[&str] = &["story", "power-cut", "sync-error", "--rounds", "2"];
 const SEEDS: &[&str] = &["whole", "--seeds", "1..12", "--jobs", "2"];
 const WALKS: &[&str] = &["model", "walk", "--seed", "1", "--walks", "5000"];
 
@@ -54,6 +57,7 @@ impl Instrument {
         Self::Consensus,
         Self::Node,
         Self::Simulation,
+        Self::Disks,
         Self::Processes,
     ];
 
@@ -66,6 +70,7 @@ impl Instrument {
             Self::Consensus => "consensus",
             Self::Node => "node",
             Self::Simulation => "simulation",
+            Self::Disks => "disks",
             Self::Processes => "processes",
         }
     }
@@ -105,6 +110,11 @@ impl Instrument {
                 Program::Binary("trellis-sim", SEEDS),
                 MINUTES(8),
             )],
+            Self::Disks => vec![step(
+                "trellis-chaos-disk",
+                Program::Binary("trellis-chaos-disk", CUTS),
+                MINUTES(8),
+            )],
             Self::Processes => vec![
                 tests("trellis-tests", "failover"),
                 tests("trellis-tests", "checked"),
@@ -114,7 +124,7 @@ impl Instrument {
 
     /// Whether it starts processes of the product.
     pub(super) fn wants_product(self) -> bool {
-        matches!(self, Self::Processes)
+        matches!(self, Self::Disks | Self::Processes)
     }
 
     /// Whether its run can be cut off when it has found something: not if it started processes of

@@ -1,7 +1,7 @@
 use trellis_types::seeded::Bug;
 
 use super::instrument::Instrument::{
-    self, Consensus, Machine, Model, Node, NodeUnits, Processes, Simulation, Store,
+    self, Consensus, Disks, Machine, Model, Node, NodeUnits, Processes, Simulation, Store,
 };
 
 /// What should find a bug, the cheapest first.
@@ -19,13 +19,14 @@ pub(super) fn instruments(bug: Bug) -> &'static [Instrument] {
         | Bug::BatchHoleAccepted => &[Machine, Model, Node, Simulation, Processes],
         Bug::AcknowledgedBeforeFsync
         | Bug::FsyncSkipped
-        | Bug::FsyncErrorTrusted
         | Bug::VoteNotPersisted
         | Bug::AppliedIndexNotAtomic
-        | Bug::LogHoleAccepted
+        | Bug::StateAheadOfLog => &[Store, Disks, Processes],
+        // RocksDB takes nothing any more once a write failed, so only a lesser engine shows it.
+        Bug::FsyncErrorTrusted => &[Store],
+        Bug::LogHoleAccepted
         | Bug::TornTailInTheMiddle
         | Bug::PurgeBeforeDurable
-        | Bug::StateAheadOfLog
         | Bug::SnapshotNotChecked => &[Store, Processes],
         Bug::RemovedMemberVotes => &[Consensus, Node, Simulation],
         Bug::WallClockOfLeader

@@ -57,7 +57,7 @@ impl Report {
         let (passes, words) = match course {
             Course::Nothing { after } => (true, format!("passes ({:.0} s)", after.as_secs_f64())),
             Course::Found { test, message, .. } => (false, format!("FAILS: {test}: {message}")),
-            Course::GivenUp { .. } => (false, "did not come to its end".to_owned()),
+            Course::GivenUp { .. } => (false, "came to nothing".to_owned()),
         };
         println!("no bug: {:<11} {words}", instrument.name());
         passes
