@@ -27,6 +27,7 @@ help:
 	@echo 'make chaos   real clusters broken in every way this machine allows, about 20 minutes, as root (SEED=n; MINUTES=n for pairs'
 	@echo '             of faults drawn by the seed; STORY=name for one); make fault-report writes docs/fault-report.md from what ran'
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
+	@echo 'make sim     whole nodes in simulated time, with faults (SEEDS=1..500; SEED=n to replay one)'
 	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
 	@echo 'make disks   nodes on disks that lose, fail, lie and hang (DISKS="power-cut slow-follower" for some stories; SEED=$(SEED) CUTS=10)'
 	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
@@ -77,7 +78,7 @@ bench-scale: build
 
 bench-micro:
 	@sh tests/install.sh build
-	@$(CARGO) bench --quiet --package trellis-bench --bench apply --bench codec --bench store -- $(BENCH)
+	@$(CARGO) bench --quiet --package trellis-bench --bench micro -- $(BENCH)
 
 # Release builds, so that the gaps are those of a real cluster.
 soak:
@@ -106,6 +107,15 @@ model:
 	@$(CARGO) run --quiet --release --package trellis-sim -- model exhaustive
 	@$(CARGO) run --quiet --release --package trellis-sim -- model walk --seed $(SEED) --seconds $(SECONDS)
 	@$(CARGO) run --quiet --release --package trellis-sim -- model mutations --seed $(SEED)
+
+# Whole nodes in simulated time: SEEDS=first..last, or SEED=n alone, whose history is kept. SECONDS of faults in each.
+.PHONY: sim
+sim:
+	@sh tests/install.sh build
+	@$(CARGO) build --quiet --release --package trellis-sim
+	@. tests/cache.sh; mkdir -p "$$BUILD_CACHE/results"; "$$CARGO_TARGET_DIR/release/trellis-sim" whole \
+		$(if $(filter command,$(origin SEED)),--seed $(SEED),--seeds $(or $(SEEDS),1..50) --results "$$BUILD_CACHE/results/sim.jsonl") \
+		$(if $(filter command,$(origin SECONDS)),--seconds $(SECONDS)) --histories "$$BUILD_CACHE/kept/sim" $(SIM)
 
 # Half an hour; BUGS=name,name for some, INSTRUMENTS=name,name to look with others than expected.
 .PHONY: seeded-bugs

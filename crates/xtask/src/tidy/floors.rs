@@ -55,6 +55,8 @@ const HOMES: &[Home] = &[
             "crates/store/src/log",
             "crates/store/src/stories/",
             "crates/store/tests/",
+            // Micro-benchmarks of the log.
+            "crates/bench/benches/micro/store.rs",
         ],
     },
     Home {
