@@ -31,6 +31,9 @@ pub struct Account {
     pub seconds: f64,
     /// Of these, in how many nobody could be served by intent.
     pub outage_seconds: f64,
+    /// Answers in those seconds.
+    #[serde(default)]
+    pub outage_answers: u64,
     /// Operations that were acknowledged.
     pub acknowledged: u64,
     /// Operations whose outcome stayed unknown.
@@ -82,9 +85,10 @@ pub enum Word {
 }
 
 impl Account {
-    /// Acknowledged operations in each second in which there was somebody to acknowledge them.
+    /// Acknowledged operations in each second in which nothing kept the whole cluster from them.
     pub fn rate(&self) -> f64 {
-        self.acknowledged as f64 / (self.seconds - self.outage_seconds).max(1.0)
+        let acknowledged = self.acknowledged.saturating_sub(self.outage_answers);
+        acknowledged as f64 / (self.seconds - self.outage_seconds).max(1.0)
     }
 
     /// Adds the line to a file of results.

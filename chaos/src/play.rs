@@ -31,10 +31,6 @@ const CALM: Duration = Duration::from_secs(2);
 /// How long everything may take to drain.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 
-/// What of the time behind an outage is not counted as service: an election, and clients that
-/// come back.
-const AFTER_OUTAGE_S: f64 = 3.0;
-
 /// How stories are told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -74,6 +70,7 @@ pub fn tell(
         random: StdRng::seed_from_u64(seed),
         faults: Vec::new(),
         outage: Duration::ZERO,
+        outage_answers: 0,
         say,
     };
     let begin = Instant::now();
@@ -97,6 +94,7 @@ pub fn tell(
         at,
         seconds: seconds.as_secs_f64(),
         outage_seconds: telling.outage.as_secs_f64(),
+        outage_answers: telling.outage_answers,
         acknowledged: verdict.coverage.acknowledged,
         unknown: verdict.coverage.unknown,
         invariants: Invariant::ALL.map(|it| it.to_string()).into(),
@@ -150,6 +148,7 @@ struct Telling<'a> {
     random: StdRng,
     faults: Vec<Fault>,
     outage: Duration,
+    outage_answers: u64,
     say: &'a mut dyn FnMut(&str),
 }
 
@@ -184,10 +183,12 @@ impl Telling<'_> {
             let fault = &self.faults[at];
             self.record(fault, fault.to, Stage::End);
         }
+        let answers = self.answered() - answered;
         if act.is_outage() {
-            self.outage += begin.elapsed() + Duration::from_secs_f64(AFTER_OUTAGE_S);
+            self.outage += begin.elapsed();
+            self.outage_answers += answers;
         }
-        let rate = (self.answered() - answered) as f64 / begin.elapsed().as_secs_f64();
+        let rate = answers as f64 / begin.elapsed().as_secs_f64();
         (self.say)(&format!(
             "    all ready {:.1} s after the end; {rate:.0} answers a second meanwhile",
             settled.as_secs_f64()
@@ -340,4 +341,76 @@ fn judge(account: &mut Account, verdict: &Verdict, trouble: Trouble, rate: f64) 
         (true, true) => Word::Sound,
     };
     account.why = broken.into_iter().chain(rejected).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_checker::Finding;
+
+    use super::*;
+
+    fn judged(verdict: &Verdict, trouble: Trouble, acknowledged: u64) -> Word {
+        let mut account = Account {
+            instrument: "chaos".to_owned(),
+            story: "kills".to_owned(),
+            balanced: false,
+            seed: 1,
+            version: String::new(),
+            at: 0,
+            seconds: 70.0,
+            outage_seconds: 10.0,
+            outage_answers: 0,
+            acknowledged,
+            unknown: 0,
+            invariants: Vec::new(),
+            faults: Vec::new(),
+            verdict: Word::Sound,
+            why: Vec::new(),
+            kept: None,
+        };
+        judge(&mut account, verdict, trouble, 500.0);
+        assert_eq!(account.why.is_empty(), account.verdict == Word::Sound);
+        account.verdict
+    }
+
+    fn verdict(findings: Vec<Finding>) -> Verdict {
+        Verdict {
+            rejected: Vec::new(),
+            findings,
+            more: 0,
+            coverage: Default::default(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_whole_and_lively_is_sound() {
+        let sound = verdict(Vec::new());
+        let lost = Finding {
+            invariant: Invariant::I1,
+            at: 1,
+            words: "lost".to_owned(),
+            slice: Vec::new(),
+        };
+        assert_eq!(judged(&sound, Trouble::default(), 30_000), Word::Sound);
+        assert_eq!(
+            judged(&sound, Trouble::default(), 29_000),
+            Word::Rejected,
+            "500 in each of 60 seconds are demanded"
+        );
+        assert_eq!(
+            judged(&verdict(vec![lost]), Trouble::default(), 30_000),
+            Word::Broken
+        );
+    }
+
+    #[test]
+    fn a_nemesis_without_effect_is_rejected_and_a_cluster_that_does_not_heal_is_broken() {
+        let sound = verdict(Vec::new());
+        let mut trouble = Trouble::default();
+        trouble.add(Failed::Nemesis(Error::msg("no packet was dropped")));
+        assert_eq!(judged(&sound, trouble, 30_000), Word::Rejected);
+        let mut trouble = Trouble::default();
+        trouble.add(Failed::Cluster(Error::msg("node-1 is not ready")));
+        assert_eq!(judged(&sound, trouble, 30_000), Word::Broken);
+    }
 }

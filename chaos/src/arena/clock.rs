@@ -6,8 +6,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use trellis_testkit::admin::ask;
+
+use super::{Arena, name, wait};
 
 /// Where Debian puts libfaketime.
 const LIBRARIES: [&str; 2] = [
@@ -52,6 +54,52 @@ impl Clock {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
+    }
+}
+
+/// Wall clocks of nodes.
+impl Arena {
+    /// Sets a node's wall clock so far ahead of the machine's (or behind it) and waits until it is
+    /// seen: by any process with that clock, and, where it can be told, by the node itself.
+    ///
+    /// # Errors
+    ///
+    /// The story has no clocks, or the node has another time.
+    pub fn set_clock(&mut self, node: usize, ahead_s: i64) -> Result<()> {
+        let clock = self.clocks.get(node).context("this story has no clocks")?;
+        let before = seen_ahead_s(clock)?;
+        clock.set(ahead_s)?;
+        let pid = self.nodes[node].pid().context("no process")?;
+        if !is_used_by(clock, pid)? {
+            bail!("{} does not use the clock", name(node));
+        }
+        let admin = self.nodes[node].admin();
+        wait(Duration::from_secs(5), "the clock is set", || {
+            let seen = seen_ahead_s(clock)?;
+            // What was told before was told with the clock as it was.
+            let told = if ahead_s > before {
+                told_ahead_s(admin)?
+            } else {
+                seen
+            };
+            if (seen - ahead_s).abs() > 2 || told < ahead_s - 2 {
+                bail!(
+                    "{} is {seen} s ahead and tells {told}, not {ahead_s}",
+                    name(node)
+                );
+            }
+            Ok(())
+        })
+    }
+
+    /// Sets a node's wall clock without looking: the node may be frozen.
+    ///
+    /// # Errors
+    ///
+    /// The story has no clocks.
+    pub fn set_clock_unseen(&self, node: usize, ahead_s: i64) -> Result<()> {
+        let clock = self.clocks.get(node).context("this story has no clocks")?;
+        clock.set(ahead_s)
     }
 }
 
