@@ -84,7 +84,7 @@ pub(super) fn faults(story: &str, records: &[Record]) -> Vec<Fault> {
                 stage: Stage::Begin,
                 ..
             } => {
-                open.insert(nodes.clone(), faults.len());
+                open.insert(sorted(nodes), faults.len());
                 faults.push(Fault {
                     fault: *fault,
                     kind: story.to_owned(),
@@ -102,7 +102,8 @@ pub(super) fn faults(story: &str, records: &[Record]) -> Vec<Fault> {
                 stage: Stage::End,
                 ..
             } => {
-                if let Some(fault) = open.remove(nodes).and_then(|at| faults.get_mut(at)) {
+                let begun = open.remove(&sorted(nodes));
+                if let Some(fault) = begun.and_then(|at| faults.get_mut(at)) {
                     fault.to = *t;
                 }
             }
@@ -147,6 +148,13 @@ pub(super) fn faults(story: &str, records: &[Record]) -> Vec<Fault> {
         fault.gap_ms = gap / 1_000_000;
     }
     faults
+}
+
+/// Nodes may be named in another order when they are mended.
+fn sorted(nodes: &[String]) -> Vec<String> {
+    let mut nodes = nodes.to_vec();
+    nodes.sort();
+    nodes
 }
 
 /// What of the source this is.

@@ -14,6 +14,7 @@ use trellis_wire::beanstalk::{Reply, Request};
 
 use super::{
     Scene, Told,
+    account::Fault,
     cluster::{Cluster, NODES},
     stopping::{post, returns},
     told, within,
@@ -58,7 +59,8 @@ fn delete(address: SocketAddr, job: JobId) -> Result<Reply> {
     Ok(client.ask(&Request::Delete(job))?)
 }
 
-/// A node's disk falls below its mark and gets room again.
+/// A node's disk falls below its mark and gets room again. Who looks on here puts jobs of its own, so nothing else is
+/// recorded; a recorded load meets the same in `make chaos STORY=disk-low`.
 pub(super) fn low(scene: &Scene) -> Result<Told> {
     let mut plan = scene.plan.clone();
     plan.set = vec![
@@ -66,9 +68,6 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
         "disk_low_percent=90".to_owned(),
     ];
     let cluster = Cluster::start(plan)?;
-    let args = &scene.args;
-    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, 1)?;
-    told.wait_for_answers(&cluster, 200)?;
     let leader = cluster.leader(&[0, 1, 2])?;
     let (poor, other) = ((leader + 1) % NODES, (leader + 2) % NODES);
     let mut jobs = Vec::new();
@@ -80,7 +79,7 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
     let used = cluster.disk(poor).tell("room all")?["used"].as_u64();
     let room = used.unwrap_or_default() + LEFT_BYTES;
     cluster.disk(poor).tell(&format!("room {room}"))?;
-    told.broken(30, "disk low", &[poor]);
+    let begin = Instant::now();
     let refused = within("puts to be refused", TURNS_WITHIN, || {
         Ok(put(cluster.clients(other), b"refused?")? == Reply::OutOfMemory)
     })?;
@@ -93,24 +92,35 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
         deleted.push(delete(cluster.clients(node), job)?);
     }
     let named = cluster.status(other)?.to_string();
-    told.wait_for_answers(&cluster, 200)?;
 
     cluster.disk(poor).tell("room all")?;
-    told.mended(30, "disk low", &[poor]);
+    let lasted = begin.elapsed();
     let taken = within("puts to be taken again", TURNS_WITHIN, || {
         match put(cluster.clients(other), b"taken?")? {
             Reply::Inserted(job) => Ok(delete(cluster.clients(other), job)? == Reply::Deleted),
             _ => Ok(false),
         }
     })?;
-    // The probes that came through before the refusal, and would be nobody's.
-    empty(cluster.clients(other))?;
-    told.wait_for_answers(&cluster, 200)?;
     scene.say(format!(
         "puts refused after {refused:?}, taken again after {taken:?}; meanwhile puts: {everywhere:?}, deletes: {deleted:?}"
     ));
-    let end = told.end(&cluster)?;
-    Ok(Told::of(end)
+    let seen = Fault {
+        fault: 30,
+        kind: scene.name.to_owned(),
+        with: None,
+        seen: format!("{LEFT_BYTES} bytes free"),
+        nodes: vec![Cluster::name(poor)],
+        from: 0,
+        to: lasted.as_nanos() as u64,
+        gap_ms: 0,
+    };
+    let told = Told {
+        end: None,
+        seen: vec![seen],
+        figures: serde_json::Map::new(),
+        short: Vec::new(),
+    };
+    Ok(told
         .figure("refused_after_ms", refused.as_millis() as u64)
         .figure("taken_again_after_ms", taken.as_millis() as u64)
         .shows(
@@ -125,15 +135,6 @@ pub(super) fn low(scene: &Scene) -> Result<Told> {
             named.contains("disk"),
             format!("the status says nothing of disks: {named}"),
         ))
-}
-
-/// Deletes what the probes left.
-fn empty(address: SocketAddr) -> Result<()> {
-    let mut client = Client::at_tube(address, &TubeName::parse(b"full")?)?;
-    while let Some((job, _)) = client.reserve(0)? {
-        client.demand(&Request::Delete(job), &Reply::Deleted)?;
-    }
-    Ok(())
 }
 
 /// Nothing can be written to a part of a node's folder.

@@ -85,19 +85,25 @@ const STORIES: &[Story] = &[
         name: "power-cut",
         broken: false,
         what: "power cut of all three nodes at once: what was not synced is gone",
-        tell: |scene| power::cut(scene, 3),
+        tell: |scene| power::cut(scene, 3, &scene.args.profile),
+    },
+    Story {
+        name: "power-cut-large",
+        broken: false,
+        what: "the same with large bodies: each unsynced write is many pages, and any of them survive",
+        tell: |scene| power::cut(scene, 3, "bodies"),
     },
     Story {
         name: "power-cut-two",
         broken: false,
         what: "power cut of two of three nodes",
-        tell: |scene| power::cut(scene, 2),
+        tell: |scene| power::cut(scene, 2, &scene.args.profile),
     },
     Story {
         name: "power-cut-one",
         broken: false,
         what: "power cut of one node",
-        tell: |scene| power::cut(scene, 1),
+        tell: |scene| power::cut(scene, 1, &scene.args.profile),
     },
     Story {
         name: "lying-disks",

@@ -15,12 +15,12 @@ use super::{
 };
 
 /// The power of `count` nodes goes at once, as often as asked for; what survives of unsynced bytes differs by round.
-pub(super) fn cut(scene: &Scene, count: usize) -> Result<Told> {
+pub(super) fn cut(scene: &Scene, count: usize, profile: &str) -> Result<Told> {
     let mut chance = StdRng::seed_from_u64(scene.args.seed);
     let mut cluster = Cluster::start(scene.plan.clone())?;
     let args = &scene.args;
     let faults = u64::from(args.rounds);
-    let told = told::Told::begin(&cluster, scene.name, args.seed, &args.profile, faults)?;
+    let told = told::Told::begin(&cluster, scene.name, args.seed, profile, faults)?;
     let (mut bytes, mut kept, mut names, mut slowest) = (0, 0, 0, 0);
     for round in 1..=args.rounds {
         told.wait_for_answers(&cluster, 300)?;
