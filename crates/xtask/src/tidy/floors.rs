@@ -18,7 +18,15 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// These may depend on any floor. A floor may use them in its tests only.
-const STAIRS: &[&str] = &["testkit", "checker", "sim", "xtask", "tests", "chaos"];
+const STAIRS: &[&str] = &[
+    "testkit",
+    "checker",
+    "sim",
+    "xtask",
+    "tests",
+    "chaos",
+    "chaos/disk",
+];
 
 /// Libraries that bring tasks, clocks, chance or I/O: nothing for `types`, `queue` and `wire`.
 const IMPURE: &[&str] = &[
