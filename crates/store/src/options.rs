@@ -65,7 +65,7 @@ impl Default for LogOptions {
             batch_bytes: 16 * 1024 * 1024,
             read_bytes: 4 * 1024 * 1024,
             write_outstanding_max: Duration::from_secs(10),
-            memtable_bytes: 32 * 1024 * 1024,
+            memtable_bytes: 16 * 1024 * 1024,
             any_start: false,
         }
     }

@@ -189,6 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn half_the_cores_run_tasks_and_one_always_does() {
+        assert_eq!([1, 2, 3, 4, 64].map(workers), [1, 1, 2, 2, 32]);
+    }
+
+    #[test]
     fn clients_leave_descriptors_for_storage_and_peers() {
         assert_eq!(connections_for(100_000), 98_976);
         assert_eq!(connections_for(1_024), 512);

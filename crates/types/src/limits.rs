@@ -102,7 +102,7 @@ pub const OWED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes of bodies kept in memory by one node, the newest ones: what a queue of ordinary length
 /// holds. More would only be copies of what lies on disk.
-pub const BODY_CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+pub const BODY_CACHE_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 
 /// Bytes of bodies that may be arriving at one node, from all clients together, before the one
 /// whose sender has stopped for longest is closed.

@@ -53,7 +53,7 @@ impl RocksLog {
         entries.set_compression_type(DBCompressionType::None);
         entries.set_write_buffer_size(options.memtable_bytes);
         entries.set_max_write_buffer_number(4);
-        entries.set_level_zero_file_num_compaction_trigger(16);
+        entries.set_level_zero_file_num_compaction_trigger(32);
         entries.set_level_zero_slowdown_writes_trigger(64);
         entries.set_level_zero_stop_writes_trigger(128);
         let mut hard = Options::default();

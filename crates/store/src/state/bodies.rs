@@ -229,3 +229,54 @@ fn missing(job: JobId, how: std::fmt::Arguments<'_>) -> io::Error {
         format!("the body of job {job} is {how}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bodies(ids: std::ops::Range<u64>, text: &'static str) -> Vec<(JobId, Bytes)> {
+        ids.map(|id| (JobId(id), Bytes::from_static(text.as_bytes())))
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_bodies_make_room_for_new_ones() {
+        let cache = BodyCache::new(10 * (PLACE_BYTES + 5));
+        cache.extend(&bodies(1..8, "first"));
+        cache.extend(&bodies(8..14, "later"));
+        assert_eq!(cache.get(JobId(3)), None);
+        assert_eq!(cache.get(JobId(4)).as_deref(), Some(&b"first"[..]));
+        assert_eq!(cache.get(JobId(13)).as_deref(), Some(&b"later"[..]));
+    }
+
+    #[test]
+    fn jobs_that_are_gone_leave_no_bytes_and_their_places_are_bounded_too() {
+        let cache = BodyCache::new(10 * (PLACE_BYTES + 5));
+        for id in 1..1_000 {
+            cache.extend(&bodies(id..id + 1, "short"));
+            cache.remove(JobId(id));
+        }
+        let line = cache.line.lock();
+        assert!(line.bodies.len() <= 10 * (PLACE_BYTES + 5) / PLACE_BYTES);
+        assert_eq!(line.bytes, line.bodies.len() * PLACE_BYTES);
+    }
+
+    /// As it came it is a part of an entry of many jobs, which would stay in memory with it.
+    #[test]
+    fn a_cached_body_keeps_nothing_else_in_memory() {
+        let entry = Bytes::from(vec![7; 100_000]);
+        let cache = BodyCache::new(1_000);
+        cache.extend(&[(JobId(1), entry.slice(10..20))]);
+        assert!(entry.is_unique(), "only this story holds the entry");
+        assert_eq!(cache.get(JobId(1)).map(|body| body.len()), Some(10));
+    }
+
+    #[test]
+    fn a_state_that_begins_again_begins_with_an_empty_cache() {
+        let cache = BodyCache::new(1_000);
+        cache.extend(&bodies(5..8, "old"));
+        cache.extend(&bodies(6..7, "new"));
+        assert_eq!(cache.get(JobId(6)).as_deref(), Some(&b"new"[..]));
+        assert_eq!(cache.get(JobId(5)), None);
+    }
+}
