@@ -78,7 +78,7 @@ bench-scale: build
 
 bench-micro:
 	@sh tests/install.sh build
-	@$(CARGO) bench --quiet --package trellis-bench --bench micro -- $(BENCH)
+	@$(CARGO) bench --quiet --package trellis-bench --bench micro -- $(if $(BENCH),"$(BENCH)")
 
 # Release builds, so that the gaps are those of a real cluster.
 soak:
