@@ -4,6 +4,7 @@
 //! Source: architecture, section 10; the storage notes, section 2 ("What the log store must do").
 
 mod engine;
+mod patience;
 mod reader;
 mod recovery;
 mod rocks;

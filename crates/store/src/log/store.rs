@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
@@ -13,6 +13,7 @@ use trellis_consensus::raft::TypeConfig;
 use trellis_types::seeded::{Bug, planted};
 
 use super::engine::LogEngine;
+use super::patience::Patience;
 use super::reader::LogReader;
 use super::recovery::recover;
 use super::view::end_of;
@@ -88,8 +89,9 @@ impl LogStore {
             .spawn(move || {
                 // It looks often enough to be late by a tenth at most.
                 let pause = watched.options.write_outstanding_max / 10;
+                let mut patience = Patience::new(pause, Instant::now());
                 while gone.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                    watch(&watched);
+                    watch(&watched, &mut patience);
                 }
             })?;
         Ok(Self {
@@ -193,14 +195,14 @@ impl LogStore {
     }
 }
 
-fn watch(shared: &Shared) {
+fn watch(shared: &Shared, patience: &mut Patience) {
     if shared.failure.happened() {
         return;
     }
     let max = shared.options.write_outstanding_max;
-    if let Some(outstanding) = shared.outstanding()
-        && outstanding >= max
-    {
+    let outstanding = shared.outstanding().unwrap_or_default();
+    let outstanding = patience.counts(outstanding, Instant::now());
+    if outstanding >= max {
         shared.failure.stop(format_args!(
             "a write of the raft log has not come back for {} s",
             outstanding.as_secs()
