@@ -25,6 +25,8 @@ mod rocks;
 mod snapshot;
 mod state;
 mod store;
+#[cfg(feature = "tamper")]
+pub mod tamper;
 
 pub use error::{IdentityError, OpenError};
 pub use failure::FailStop;
