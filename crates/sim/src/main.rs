@@ -46,6 +46,9 @@ struct Whole {
     /// Where one seed's outcome is written, as JSON.
     #[arg(long)]
     outcome: Option<PathBuf>,
+    /// Where a line is added for each of many seeds, as JSON.
+    #[arg(long)]
+    results: Option<PathBuf>,
     /// What the history says was tested.
     #[arg(long)]
     commit: Option<String>,
@@ -160,6 +163,7 @@ fn wholes(whole: Whole) -> ExitCode {
             folder: whole.histories,
             commit,
             all: whole.all,
+            results: whole.results,
             bug: whole.bug,
         };
         return match play_all(&series) {

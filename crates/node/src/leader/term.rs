@@ -33,6 +33,9 @@ const CHECKS_PER_PING: u64 = 2;
 const PINGS_KEPT: usize = 300;
 /// Consensus takes a proposal within this time, or it is stuck and the proposal a doubt.
 const PROPOSE_MAX: Duration = Duration::from_secs(1);
+/// A Tick that failed is proposed again after this time: openraft refuses at once while no majority
+/// acknowledges the leader, and may notice that sooner than [`TermOfOffice::look`] does.
+const TICK_AGAIN: Duration = Duration::from_millis(20);
 /// An OpenOrigin is proposed again after this time.
 const OPEN_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -67,6 +70,8 @@ pub(super) struct TermOfOffice {
     receipts: FuturesUnordered<BoxFuture<'static, Settled>>,
     /// A Tick is outstanding.
     tick: bool,
+    /// When the last one failed.
+    tick_failed: Option<Instant>,
     proposed_open: BTreeMap<OriginId, Instant>,
     checks: u64,
     took_office: Instant,
@@ -93,6 +98,7 @@ impl TermOfOffice {
             streams: BTreeMap::new(),
             receipts: FuturesUnordered::new(),
             tick: planted(Bug::TtrLostAtFailover) && last > Timestamp(0),
+            tick_failed: None,
             proposed_open: BTreeMap::new(),
             checks: 0,
             took_office: now,
@@ -171,8 +177,12 @@ impl TermOfOffice {
         }
         let next = self.consensus.with_machine(|machine| machine.next_due())?;
         let now = self.now();
-        if next > now {
-            return Some(Duration::from_millis(next.ms_since(now)));
+        let rest = self
+            .tick_failed
+            .map(|failed| TICK_AGAIN.saturating_sub(crate::since(failed)))
+            .unwrap_or_default();
+        if next > now || !rest.is_zero() {
+            return Some(rest.max(Duration::from_millis(next.ms_since(now))));
         }
         self.tick = true;
         self.propose(Vec::new(), vec![LeaderCommand::Tick], What::Tick)
@@ -298,7 +308,10 @@ impl TermOfOffice {
                     }
                 }
             }
-            What::Tick => self.tick = false,
+            What::Tick => {
+                self.tick = false;
+                self.tick_failed = result.is_err().then(crate::now);
+            }
             What::Commands(done) => {
                 if let Err(error) = &result {
                     debug!(error, "a leader's command failed");

@@ -60,12 +60,16 @@ pub(crate) async fn enter(standing: Arc<Standing>, consensus: Consensus) -> Resu
     }
     // Where else to ask, beside the members: who formed or invited this node.
     let mut known: Vec<String> = Vec::new();
-    let initialise = if standing.formed() {
-        None
-    } else {
-        form_or_join(&standing, &mut known).await
+    let initialise = loop {
+        let initialise = if standing.formed() {
+            None
+        } else {
+            form_or_join(&standing, &mut known).await
+        };
+        if hello(&standing, &consensus, &known).await? {
+            break initialise;
+        }
     };
-    hello(&standing, &consensus, &known).await?;
     consensus.run();
     standing.wait_in(Stage::Running);
     if let Some(members) = initialise {
@@ -237,12 +241,14 @@ async fn join(standing: &Arc<Standing>, cluster: ClusterId, via: &[String]) -> R
     Err(why)
 }
 
-/// Asks until the answers allow taking part.
+/// Asks until the answers allow taking part. `false` if this node, which has no log entry, turns out
+/// to be bound to a cluster that exists without it: one that was to join had bound itself before it
+/// was taken in, and then heard nobody for a moment, as if the cluster were still to be formed.
 async fn hello(
     standing: &Arc<Standing>,
     consensus: &Consensus,
     known: &[String],
-) -> Result<(), NodeStop> {
+) -> Result<bool, NodeStop> {
     let mut pause = Pause::new();
     let mut answers: BTreeMap<NodeId, HelloAnswer> = BTreeMap::new();
     loop {
@@ -266,7 +272,7 @@ async fn hello(
         match hello_verdict(&own, &answers) {
             HelloVerdict::Go(why) => {
                 info!(?why, "hello answered");
-                return Ok(());
+                return Ok(true);
             }
             HelloVerdict::Stop(stop) => return Err(stop.into()),
             HelloVerdict::Wait(why) if silent.is_empty() => standing.wait_in(Stage::Hello(why)),
@@ -275,7 +281,19 @@ async fn hello(
             }
         }
         pause.wait(standing).await;
+        if !standing.formed() && is_outside(&own, &answers) {
+            return Ok(false);
+        }
     }
+}
+
+/// Whether there is a cluster and the newest of its memberships does not have this node.
+fn is_outside(own: &Own, answers: &BTreeMap<NodeId, HelloAnswer>) -> bool {
+    let existing = answers.values().filter(|answer| answer.formed);
+    existing
+        .map(|answer| &answer.membership)
+        .max_by_key(|membership| membership.position)
+        .is_some_and(|newest| !newest.members.contains_key(&own.id))
 }
 
 /// What the own disk says; `None` if the node is bound to no cluster (any more).

@@ -209,7 +209,8 @@ impl House {
         {
             life.lived = target;
             let until = life.begin + Duration::from_millis(target);
-            life.runtime.block_on(async { tokio::time::sleep_until(until).await });
+            life.runtime
+                .block_on(async { tokio::time::sleep_until(until).await });
         }
     }
 
@@ -224,7 +225,8 @@ impl House {
             if jump > 1 {
                 life.lived += jump - 1;
                 let jump = Duration::from_millis(jump - 1);
-                life.runtime.block_on(async { tokio::time::advance(jump).await });
+                life.runtime
+                    .block_on(async { tokio::time::advance(jump).await });
             }
         }
     }

@@ -3,13 +3,7 @@ use std::collections::BTreeMap;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use trellis_checker::history::Stage;
 
-use super::{
-    fault::Fault,
-    house::Folder,
-    link::Weather,
-    net::CLIENTS,
-    world::World,
-};
+use super::{fault::Fault, house::Folder, link::Weather, net::CLIENTS, world::World};
 
 /// Milliseconds between two faults, at most.
 const PAUSE_MAX: u64 = 3_500;
@@ -21,6 +15,9 @@ pub(super) struct Nemesis {
     doing: Vec<Doing>,
     wiped: bool,
     guest: Option<usize>,
+    /// The only house whose wall clock may be far off: a cold start takes the lower median of those
+    /// of a majority, and so bears one.
+    wild: Option<usize>,
     /// Older disks of a house, of a moment when its process was killed.
     copies: BTreeMap<usize, Folder>,
     /// How often each fault took effect.
@@ -58,6 +55,7 @@ impl Nemesis {
             doing: Vec::new(),
             wiped: false,
             guest: None,
+            wild: None,
             copies: BTreeMap::new(),
             done: BTreeMap::new(),
         }
@@ -133,7 +131,11 @@ impl Nemesis {
                 let kept = self.random.random_range(0..=unsynced);
                 world.kill(victim, true, kept);
                 self.keep_copy(world, victim);
-                let length = if self.random.random_bool(0.5) { short } else { long };
+                let length = if self.random.random_bool(0.5) {
+                    short
+                } else {
+                    long
+                };
                 (vec![victim], length, Undo::Start)
             }
             Fault::KillTwo => {
@@ -188,7 +190,11 @@ impl Nemesis {
                 let inwards = self.random.random_bool(0.5);
                 let only = self.random.random_bool(0.5);
                 for other in all.iter().filter(|other| **other != victim) {
-                    links.push(if inwards { (*other, victim) } else { (victim, *other) });
+                    links.push(if inwards {
+                        (*other, victim)
+                    } else {
+                        (victim, *other)
+                    });
                     if only {
                         break;
                     }
@@ -256,6 +262,7 @@ impl Nemesis {
                 (vec![victim], long, Undo::Disk)
             }
             Fault::WallStep => {
+                let victim = *self.wild.get_or_insert(victim);
                 let hours = [-3_600_000, 3_600_000, -30_000, 30_000, 600_000, -600_000];
                 let step = hours.choose(&mut self.random).copied().unwrap_or(1);
                 world.step_wall(victim, step);
@@ -290,7 +297,8 @@ impl Nemesis {
             }
             Fault::Wipe => {
                 let healthy = world.living().len() == world.houses.len() && self.doing.is_empty();
-                if self.wiped || !healthy {
+                // A newcomer and a replacement wait for each other until a person removes one.
+                if self.wiped || self.guest.is_some() || !healthy {
                     return;
                 }
                 self.wiped = true;
@@ -300,7 +308,7 @@ impl Nemesis {
                 (vec![victim], short, Undo::Start)
             }
             Fault::Guest => {
-                if self.guest.is_some() {
+                if self.guest.is_some() || self.wiped {
                     return;
                 }
                 let join = world.shared.nodes.clone();
@@ -328,7 +336,7 @@ impl Nemesis {
                 };
                 // Only while the others are there to tell it.
                 let healthy = world.living().len() == world.houses.len() && self.doing.is_empty();
-                if self.wiped || !healthy {
+                if self.wiped || self.guest.is_some() || !healthy {
                     return;
                 }
                 let Some(copy) = self.copies.remove(&place) else {

@@ -48,9 +48,10 @@ impl AsyncRead for End {
             .net
             .read(self.pipe, self.side, buffer.remaining(), &mut bytes)
         {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.net.poll_readable(self.pipe, self.side, context).map(Ok)
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self
+                .net
+                .poll_readable(self.pipe, self.side, context)
+                .map(Ok),
             Err(error) => Poll::Ready(Err(error)),
             Ok(_) => {
                 buffer.put_slice(&bytes);

@@ -1,8 +1,4 @@
-use std::{
-    cell::RefCell,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use rand::{Rng, SeedableRng, rngs::StdRng};

@@ -41,7 +41,7 @@ const LAST_ANSWERS_MS: u64 = 20_000;
 /// How long everything may take to be delivered and deleted.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// Tried nodes of a cluster that has lost nothing.
+/// How long a silent node keeps its sessions: short, so that leases run out in every run.
 const LEASE: Duration = Duration::from_secs(4);
 
 /// What a run is to be.
@@ -88,7 +88,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for wrong in &self.wrong {
-            writeln!(f, "{wrong}")?;
+            writeln!(f, "BROKEN {wrong}")?;
         }
         match &self.verdict {
             Some(verdict) => write!(f, "{verdict}"),
@@ -124,8 +124,8 @@ pub fn play(plan: &Plan, file: &Path) -> Result<Outcome, String> {
             ..Bounds::default()
         },
         demands: Demands {
-            acknowledged: plan.seconds * 10,
-            faults: plan.seconds / 10,
+            acknowledged: (plan.seconds * 10).max(1),
+            faults: (plan.seconds / 10).max(1),
             finals: size as u64,
         },
         local_reads: false,
@@ -274,12 +274,18 @@ fn all_vote(world: &World, guest: Option<usize>) -> bool {
         return false;
     };
     let is_guest = |name: &str| guest.is_some_and(|guest| world.houses[guest].name == name);
-    let others = status.members.iter().filter(|member| !is_guest(&member.name));
+    let others = status
+        .members
+        .iter()
+        .filter(|member| !is_guest(&member.name));
     let voters: Vec<&String> = others
         .filter(|member| member.voter)
         .map(|member| &member.name)
         .collect();
-    let members = status.members.iter().filter(|member| !is_guest(&member.name));
+    let members = status
+        .members
+        .iter()
+        .filter(|member| !is_guest(&member.name));
     voters.len() == world.shared.nodes.len()
         && members.count() == voters.len()
         && world.shared.nodes.iter().all(|name| voters.contains(&name))
@@ -292,7 +298,9 @@ fn all_alike(world: &mut World) -> bool {
         .map(|status| (status.applied, status.digest.map(|digest| digest.value)))
         .collect();
     told.len() == world.shared.nodes.len()
-        && told.iter().all(|state| state.1.is_some() && *state == told[0])
+        && told
+            .iter()
+            .all(|state| state.1.is_some() && *state == told[0])
 }
 
 fn gave_up(world: &mut World, what: &str) -> bool {

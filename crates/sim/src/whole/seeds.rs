@@ -1,7 +1,9 @@
 use std::{
     collections::{BTreeMap, VecDeque},
+    fs::OpenOptions,
+    io::{self, Write},
     ops::RangeInclusive,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Mutex,
     thread,
@@ -12,6 +14,9 @@ use super::Outcome;
 
 /// How long one seed may take, in real time: one that takes longer hangs.
 const SEED_MAX: Duration = Duration::from_secs(300);
+
+/// After so many sound seeds a line says that it goes on.
+const SAY_EVERY: u64 = 25;
 
 /// Many seeds, each in a process of its own.
 #[derive(Clone, Debug)]
@@ -26,6 +31,8 @@ pub struct Series {
     pub folder: PathBuf,
     /// What was built.
     pub commit: String,
+    /// Where a line is added for each seed, as `make fault-report` reads it.
+    pub results: Option<PathBuf>,
     /// A bug to plant.
     pub bug: Option<String>,
     /// Whether to go on after a failure.
@@ -98,8 +105,16 @@ fn play_one(series: &Series, seed: u64, sum: &Mutex<Sum>, begun: Instant) -> boo
     for (fault, times) in &outcome.faults {
         *sum.faults.entry(*fault).or_default() += times;
     }
+    if let Some(file) = &series.results
+        && let Err(error) = add_result(series, file, &outcome)
+    {
+        println!("{}: {error}", file.display());
+    }
     if outcome.is_sound() {
         sum.sound += 1;
+        if sum.sound.is_multiple_of(SAY_EVERY) {
+            println!("{} sound, {line}", sum.sound);
+        }
         return true;
     }
     println!("{text}");
@@ -111,6 +126,24 @@ fn play_one(series: &Series, seed: u64, sum: &Mutex<Sum>, begun: Instant) -> boo
         sum.broken.push(seed);
     }
     false
+}
+
+/// One line for the report.
+fn add_result(series: &Series, file: &Path, outcome: &Outcome) -> io::Result<()> {
+    let coverage = outcome.verdict.as_ref().map(|verdict| &verdict.coverage);
+    let line = serde_json::json!({
+        "instrument": "sim",
+        "seed": outcome.seed,
+        "commit": series.commit,
+        "acknowledged": coverage.map_or(0, |coverage| coverage.acknowledged),
+        "unknown": coverage.map_or(0, |coverage| coverage.unknown),
+        "faults": outcome.faults,
+        "sound": outcome.is_sound(),
+        "rejected": outcome.is_rejected(),
+        "why": if outcome.is_sound() { String::new() } else { outcome.to_string() },
+    });
+    let mut out = OpenOptions::new().create(true).append(true).open(file)?;
+    writeln!(out, "{line}")
 }
 
 /// One seed in a process of its own: its outcome, and what it said.

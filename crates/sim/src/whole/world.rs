@@ -87,7 +87,7 @@ impl World {
     pub(super) fn build(&mut self, name: &str, initial: Vec<String>, join: Vec<String>) -> usize {
         let id = self.fresh_id();
         let drift_ppm = self.random.random_range(-300..=300);
-        let wall = self.random.random_range(-2_000..=2_000);
+        let wall = self.random.random_range(-100..=100);
         let host = HostId::try_from(self.houses.len()).unwrap_or(0) + 1;
         self.houses.push(House {
             name: name.to_owned(),
@@ -157,7 +157,14 @@ impl World {
     }
 
     /// Says what is done to whom.
-    pub(super) fn tell(&self, fault: u32, what: &str, houses: &[usize], stage: Stage, effect: bool) {
+    pub(super) fn tell(
+        &self,
+        fault: u32,
+        what: &str,
+        houses: &[usize],
+        stage: Stage,
+        effect: bool,
+    ) {
         self.shared.recorder.write(&Record::Nemesis {
             t: self.shared.now(),
             fault,
@@ -185,7 +192,8 @@ impl World {
             self.bury_fallen();
         }
         let until = self.clients_begin + Duration::from_millis(self.now);
-        self.clients.block_on(async { tokio::time::sleep_until(until).await });
+        self.clients
+            .block_on(async { tokio::time::sleep_until(until).await });
         if self.now.is_multiple_of(WINDOW_MS) {
             for house in &self.houses {
                 house.folder.state.hold_windows(false);
@@ -262,7 +270,10 @@ impl World {
                 digest_at: digest.map(|digest| digest.index),
             });
             if status.digest_mismatches > 0 {
-                let words = format!("{} found a replica with another digest", self.houses[place].name);
+                let words = format!(
+                    "{} found a replica with another digest",
+                    self.houses[place].name
+                );
                 self.wrong.push(words);
             }
         }
@@ -301,7 +312,9 @@ impl World {
                 status.applied,
                 if status.doors_open { "open" } else { "closed" },
                 if house.frozen { ", frozen" } else { "" },
-                status.waits_for.map_or(String::new(), |why| format!(", {why}")),
+                status
+                    .waits_for
+                    .map_or(String::new(), |why| format!(", {why}")),
             ),
             None => format!("{}: no process", house.name),
         };
@@ -311,6 +324,8 @@ impl World {
 
     /// Steps a wall clock.
     pub(super) fn step_wall(&self, house: usize, ms: i64) {
-        self.houses[house].wall_offset.fetch_add(ms, Ordering::Relaxed);
+        self.houses[house]
+            .wall_offset
+            .fetch_add(ms, Ordering::Relaxed);
     }
 }
