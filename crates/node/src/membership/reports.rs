@@ -23,6 +23,9 @@ const REPORT_PACE: Duration = Duration::from_millis(500);
 /// Room on disk is asked for this often: it changes slowly.
 const DISK_PACE: u32 = 4;
 
+/// Digests of one report that are looked at: more than any version tells.
+const SAMPLES_MAX: usize = 64;
+
 /// Reports for as long as the node takes part. Never returns.
 pub(crate) async fn report(standing: Arc<Standing>, consensus: Consensus) {
     let mut space = DiskSpace::default();
@@ -191,7 +194,8 @@ pub(crate) fn answer(standing: &Standing, report: pb::Report) -> Result<pb::Repo
         return Err(Status::not_found(format!("node {node} is no member")));
     }
     standing.table.learn(node, seen, age);
-    let samples: Vec<DigestSample> = report.digests.into_iter().map(convert::sample).collect();
+    let digests = report.digests.into_iter().take(SAMPLES_MAX);
+    let samples: Vec<DigestSample> = digests.map(convert::sample).collect();
     compare(standing, node, samples.clone());
     let (judged, own) = {
         let (me, jury) = (standing.id(), standing.jury.lock());

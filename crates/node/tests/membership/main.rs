@@ -3,7 +3,13 @@
 #[allow(unreachable_pub, missing_docs)]
 mod town;
 
+use tokio_stream::StreamExt as _;
 use trellis_node::membership::NodeStop;
+use trellis_rpc::{
+    ClusterId, Identity, Lane, Peers, SharedIdentity,
+    pb::{self, forward_down::Down, forward_end::Reason, forward_up::Up},
+};
+use trellis_types::NodeId;
 
 use town::Town;
 
@@ -477,4 +483,54 @@ fn an_unformed_node_can_be_unbound() {
     let members = single.node("n1").members().clone();
     let refused = single.on("n1", members.unbind());
     assert!(refused.is_err_and(|refused| refused.why.contains("member of cluster")));
+}
+
+/// A node speaks for its own origins only: what another one sends under its name would make a hole
+/// in its batches, or fill one.
+#[test]
+fn batches_are_taken_from_the_node_whose_origin_it_is() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let leader = town.wait_leader(&all);
+    let others: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+    let id = |name: &str| {
+        let id = u64::from_str_radix(&town.status(name).node, 16);
+        NodeId(id.unwrap_or_else(|error| panic!("{error}")))
+    };
+    let status = town.status(&leader);
+    let cluster = status.cluster.as_deref().and_then(ClusterId::parse);
+    let liar = Peers::new(SharedIdentity::new(Identity {
+        cluster: cluster.unwrap_or_else(|| panic!("{status:?}")),
+        node: id(others[0]),
+    }));
+    let open = |node: NodeId| pb::ForwardUp {
+        up: Some(Up::Open(pb::ForwardOpen {
+            origin: Some(pb::Origin {
+                node: node.0,
+                run: 1_000,
+            }),
+            term: status.term,
+        })),
+    };
+    let first_answer = |node: NodeId| {
+        town.on(&leader, async {
+            let up = tokio_stream::once(open(node)).chain(tokio_stream::pending());
+            let mut peer = liar
+                .peer(id(&leader), &town.address(&leader), Lane::Forward)
+                .unwrap_or_else(|status| panic!("{status}"));
+            let down = peer.forward(up).await;
+            let mut down = down
+                .unwrap_or_else(|status| panic!("{status}"))
+                .into_inner();
+            let answer = down.message().await;
+            answer.unwrap_or_else(|status| panic!("{status}"))
+        })
+    };
+    let refused = first_answer(id(others[1])).and_then(|answer| answer.down);
+    let doubt = matches!(&refused, Some(Down::End(end)) if end.reason == i32::from(Reason::Doubt));
+    assert!(doubt, "{refused:?}");
+    let taken = first_answer(id(others[0])).and_then(|answer| answer.down);
+    assert!(matches!(taken, Some(Down::Ping(_))), "{taken:?}");
 }
