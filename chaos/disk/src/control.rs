@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     disk::{Keep, KeepNames, NameRule},
     fault::Rule,
-    mounted::Layer,
+    layer::Layer,
 };
 
 /// What can be ordered.

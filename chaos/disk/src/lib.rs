@@ -18,6 +18,7 @@
 pub mod control;
 pub mod disk;
 pub mod fault;
+pub mod layer;
 pub mod mounted;
 mod plug;
 pub mod story;

@@ -17,7 +17,8 @@ use trellis_chaos_disk::{
     control,
     disk::{Disk, NameRule},
     fault::Rules,
-    mounted::{Counts, Layer, Mounted},
+    layer::{Counts, Layer},
+    mounted::Mounted,
     story,
 };
 
