@@ -256,7 +256,12 @@ fn unsound(out: &mut String, results: &Results) -> Result<()> {
         return Ok(());
     }
     for (word, replay, version, why) in all {
-        let why = why.lines().next().unwrap_or_default();
+        // A heading alone says nothing.
+        let first = why.lines().next().unwrap_or_default();
+        let why = match first.ends_with(':') {
+            true => why.lines().last().unwrap_or_default(),
+            false => first,
+        };
         // Where a run had its files is of no use to anybody else.
         let words = why.split(' ').map(|word| match word.contains("/tmp/") {
             true => "…",
@@ -289,8 +294,10 @@ fn disks(out: &mut String, disks: &[Disk]) -> Result<()> {
             Word::Broken => format!("broken: {}", it.why.join("; ")),
             Word::Rejected => format!("rejected: {}", it.why.join("; ")),
         };
+        // Words that were said are for whoever repeats the story.
         let figures: Vec<_> = figures
             .iter()
+            .filter(|(_, value)| value.is_number() || value.is_boolean())
             .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
             .collect();
         writeln!(
