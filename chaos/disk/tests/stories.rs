@@ -3,10 +3,14 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use trellis_chaos_disk::Plug;
 use trellis_testkit::process::trellis_binary;
+
+/// One at a time: each looks for free ports by its own pid, and those of two would lie side by side.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Tells a story; its own words are shown if it falls short.
 fn holds(story: &str, rounds: u32) {
@@ -14,6 +18,7 @@ fn holds(story: &str, rounds: u32) {
         eprintln!("skipped: mounting needs /dev/fuse and root");
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Path::new(env!("CARGO_BIN_EXE_trellis-chaos-disk"));
     let told = Command::new(program)
         .args(["story", story, "--rounds", &rounds.to_string()])
