@@ -19,8 +19,10 @@ use trellis_tests::{Client, Load, Roles, get, rounds, status};
 use trellis_types::{JobId, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
-/// What a file is, and where such files lie in a node's folder.
-const KINDS: [(&str, fn(&str) -> bool); 12] = [
+/// What a file is, and whether a path in a node's folder is that of such a file.
+type Kind = (&'static str, fn(&str) -> bool);
+
+const KINDS: [Kind; 12] = [
     ("log: write-ahead log", |path| {
         path.starts_with("log/") && path.ends_with(".log")
     }),
