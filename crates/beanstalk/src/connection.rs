@@ -1,7 +1,7 @@
 use std::{future::Future, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use tokio::time::timeout;
+use tokio::{task::yield_now, time::timeout};
 use tokio_util::sync::CancellationToken;
 use trellis_node::Call;
 use trellis_types::limits;
@@ -82,6 +82,7 @@ pub(crate) async fn serve<S: Talk>(
         large_bodies: &shared.large,
         large: None,
         hung_up: false,
+        waited: false,
     };
     let finish = {
         let reading = reader.run();
@@ -148,6 +149,8 @@ struct Reader<'a, S> {
     large: Option<Place>,
     /// The node has been told that the client shut its sending side, before the end of its input.
     hung_up: bool,
+    /// The last read had to wait for the client, and others had their turn meanwhile.
+    waited: bool,
 }
 
 /// What a round of decoding came to.
@@ -177,6 +180,9 @@ impl<S: Talk> Reader<'_, S> {
             }
             match self.read().await {
                 Ok(0) => break,
+                // A client that always has something to say must not keep its thread from all
+                // others: between two rounds it is their turn.
+                Ok(_) if !std::mem::take(&mut self.waited) => yield_now().await,
                 Ok(_) => {}
                 Err(_) => return End::Broken,
             }
@@ -305,6 +311,7 @@ impl<S: Talk> Reader<'_, S> {
                 Err(error) => return Err(error),
             }
             self.rest();
+            self.waited = true;
             self.readable().await?;
         }
     }

@@ -2,6 +2,7 @@
 
 mod stage;
 
+use std::io::{Read as _, Write as _};
 use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
@@ -272,6 +273,77 @@ async fn a_client_that_never_reads_blocks_only_itself() {
     }
 }
 
+/// Specification, 1: a client blocks only itself. One that never stops talking, and reads what it
+/// is told, must not keep the only thread from the others.
+#[tokio::test]
+async fn a_client_that_never_stops_talking_blocks_only_itself() {
+    let stage = Stage::new();
+    let address = stage.opens().await;
+    drop(stage.client(address).await);
+    let flood = Flood::begins(address);
+    let quick = tokio::task::spawn_blocking(move || {
+        flood.runs();
+        let mut quick = std::net::TcpStream::connect(address).expect("the door is open");
+        quick
+            .set_read_timeout(Some(stage::PATIENCE))
+            .expect("a socket");
+        for _ in 0..20 {
+            let mut heard = [0; 9];
+            quick.write_all(b"use b\r\n").expect("it is read");
+            quick
+                .read_exact(&mut heard)
+                .expect("an answer while the other one talks");
+            assert_eq!(&heard, b"USING b\r\n");
+        }
+    });
+    quick.await.expect("the quick one is answered");
+}
+
+/// A client on threads of its own that talks and reads for as long as it lives.
+struct Flood {
+    socket: std::net::TcpStream,
+    answers: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Flood {
+    fn begins(address: std::net::SocketAddr) -> Self {
+        let socket = std::net::TcpStream::connect(address).expect("the door is open");
+        let answers = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+        let mut mouth = socket.try_clone().expect("a socket");
+        std::thread::spawn(move || {
+            let words = b"use a\r\n".repeat(10_000);
+            while mouth.write_all(&words).is_ok() {}
+        });
+        let mut ear = socket.try_clone().expect("a socket");
+        let count = std::sync::Arc::clone(&answers);
+        std::thread::spawn(move || {
+            let mut heard = vec![0; 64 * 1024];
+            while let Ok(bytes @ 1..) = ear.read(&mut heard) {
+                count.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        Self { socket, answers }
+    }
+
+    /// Waits until it is in full flow.
+    fn runs(&self) {
+        let begin = std::time::Instant::now();
+        while self.answers.load(std::sync::atomic::Ordering::Relaxed) < 1_000_000 {
+            assert!(
+                begin.elapsed() < stage::PATIENCE,
+                "the flood is not answered"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        drop(self.socket.shutdown(std::net::Shutdown::Both));
+    }
+}
+
 /// Sharp edge: bodies from disk keep their place among answers that are at hand.
 #[tokio::test]
 async fn a_body_that_is_fetched_does_not_lose_its_place() {
@@ -286,30 +358,68 @@ async fn a_body_that_is_fetched_does_not_lose_its_place() {
     ann.hears_the_end().await;
 }
 
-/// Architecture, section 10 rule 6: owed bytes are bounded, and at the bound the connection that
-/// owes longest is closed.
+/// Architecture, section 10 rule 6: owed bytes are bounded; when somebody else needs the room,
+/// whoever takes nothing is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn among_those_who_never_read_the_one_who_owes_longest_goes() {
+async fn those_who_never_read_make_room_for_one_who_does() {
+    let stage = Stage::new();
+    stage.shows(Bytes::from(vec![b'x'; 60_000]), true);
+    let settings = DoorSettings {
+        owed_bytes_max: 1_000_000,
+        stall: Duration::from_millis(500),
+        ..DoorSettings::on(vec![Listen::Tcp(([127, 0, 0, 1], 0).into())])
+    };
+    let Listen::Tcp(address) = stage.opens_with(settings).await else {
+        panic!("asked for TCP");
+    };
+    // What is submitted of each is more than the kernel's buffers and the bound together.
+    let mut silent = Vec::new();
+    for _ in 0..6 {
+        let mut client = stage.client(address).await;
+        client.says(&"peek 1\r\n".repeat(1000)).await;
+        silent.push(client);
+    }
+    // Three portions fit; the others wait for room until who has it stood still.
+    until_true("some are closed", || stage.connections() <= 4).await;
+    let mut quick = stage.client(address).await;
+    quick.says(&"peek 1\r\n".repeat(300)).await;
+    for _ in 0..300 {
+        quick.hears("FOUND 1 60000\r\n").await;
+        quick.hears(&"x".repeat(60_000)).await;
+        quick.hears("\r\n").await;
+    }
+}
+
+/// COMPAT: a client that is only slow stays connected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_read_keep_their_connections_however_much_they_are_owed_together() {
     let stage = Stage::new();
     stage.shows(Bytes::from(vec![b'x'; 60_000]), true);
     let address = stage.opens_with_bounds(1_000_000, usize::MAX).await;
-    let mut quick = stage.client(address).await;
-    let mut first = stage.client(address).await;
-    // What is submitted of these is more than the kernel's buffers and the bound together: who
-    // owes alone may.
-    first.says(&"peek 1\r\n".repeat(1000)).await;
-    let actor = stage.actor(2).await;
-    until_true("the first owes", || {
-        actor.portions.lock().iter().sum::<usize>() >= 200
-    })
-    .await;
-    let mut second = stage.client(address).await;
-    second.says(&"peek 1\r\n".repeat(1000)).await;
-
-    until_true("the first is closed", || stage.connections() == 2).await;
-    second.hears("FOUND 1 60000\r\n").await;
-    quick.says("use a\r\n").await;
-    quick.hears("USING a\r\n").await;
+    let mut readers = Vec::new();
+    for _ in 0..8 {
+        let mut client = stage.client(address).await;
+        readers.push(tokio::spawn(async move {
+            // More than the kernel's buffers hold, so that all of them are owed at the same time.
+            client.says(&"peek 1\r\n".repeat(400)).await;
+            let mut expected = b"FOUND 1 60000\r\n".to_vec();
+            expected.extend(vec![b'x'; 60_000]);
+            expected.extend(b"\r\n");
+            let mut heard = vec![0; expected.len()];
+            for turn in 0..400 {
+                // The pace of a client that has something to do with what it reads.
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                tokio::time::timeout(stage::PATIENCE, client.0.read_exact(&mut heard))
+                    .await
+                    .unwrap_or_else(|_| panic!("answer {turn} does not come"))
+                    .expect("the connection lives");
+                assert!(heard == expected, "answer {turn} is damaged");
+            }
+        }));
+    }
+    for reader in readers {
+        reader.await.expect("it got everything");
+    }
 }
 
 /// Architecture, section 11: what a client merely announces costs nothing, what it sends and never

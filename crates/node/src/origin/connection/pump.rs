@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use trellis_queue::{Command, Item};
 use trellis_types::{
-    Seconds, TubeName,
+    Seconds, TubeName, limits,
     seeded::{Bug, planted},
 };
 
@@ -199,6 +199,10 @@ impl Connection {
             return State::Answered(Answer::InternalError);
         }
         let added = !self.watched.contains(&tube);
+        if added && self.watched.len() >= limits::WATCH_NAMES_MAX_DEFAULT {
+            // Each reserve carries the whole list: what no reserve could use is refused here.
+            return State::Answered(Answer::OutOfMemory);
+        }
         if added {
             self.watched.push(tube.clone());
             pump.outbound.tubes.add(&tube, Way::Watches);

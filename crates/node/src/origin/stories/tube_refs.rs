@@ -1,4 +1,5 @@
 use trellis_queue::LeaderCommand;
+use trellis_types::limits;
 
 use super::*;
 
@@ -23,6 +24,31 @@ fn the_first_use_of_a_tube_waits_for_its_reference_and_the_next_does_not() {
     story.say(&eve, [Call::Watch(tube("mail")), Call::Use(tube("mail"))]);
     assert_eq!(eve.hears(), ["watching 2", "using mail"], "at once");
     assert_eq!(story.logged, logged);
+}
+
+#[test]
+fn a_watch_list_that_is_full_takes_no_name_more_but_lets_one_go() {
+    let mut story = Story::begins();
+    let ann = story.client();
+    for nth in 1..limits::WATCH_NAMES_MAX_DEFAULT {
+        story.say(&ann, [Call::Watch(tube(&format!("tube-{nth}")))]);
+        story.run();
+    }
+    let heard = ann.hears();
+    assert_eq!(heard.last().map(String::as_str), Some("watching 1024"));
+    story.say(
+        &ann,
+        [Call::Watch(tube("more")), Call::Watch(tube("tube-7"))],
+    );
+    assert_eq!(ann.hears(), ["OutOfMemory", "watching 1024"]);
+    assert!(!story.machine.has_reference(Story::own(1), &tube("more")));
+
+    story.say(
+        &ann,
+        [Call::Ignore(tube("tube-7")), Call::Watch(tube("more"))],
+    );
+    story.run();
+    assert_eq!(ann.hears(), ["watching 1023", "watching 1024"]);
 }
 
 #[test]
