@@ -28,9 +28,15 @@ pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     /// Bytes of `pieces`, bodies that are not here included, and of what is being fetched.
     bytes: usize,
+    /// Those of them that are in memory.
+    held: usize,
+    /// Something was written since [`Self::has_moved`] was asked.
+    moved: bool,
     /// So many bytes were taken off the front, to be read from disk; nothing may be written
     /// before they are back.
     fetching: Option<usize>,
+    /// There is room for them, and it is theirs.
+    admitted: bool,
 }
 
 /// A part of what waits.
@@ -62,6 +68,13 @@ impl Piece {
         }
     }
 
+    fn held(&self) -> usize {
+        match self {
+            Self::Owing(owing) => owing.held(),
+            here => here.bytes(),
+        }
+    }
+
     fn here(&self) -> Option<&[u8]> {
         match self {
             Self::Encoded(text) => Some(text),
@@ -77,13 +90,32 @@ impl Backlog {
             socket: Some(socket),
             pieces: VecDeque::new(),
             bytes: 0,
+            held: 0,
+            moved: false,
             fetching: None,
+            admitted: false,
         }
     }
 
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes in memory: here, or about to be.
+    pub(crate) fn held(&self) -> usize {
+        let coming = self.fetching.filter(|_| self.admitted).unwrap_or(0);
+        self.held + coming
+    }
+
+    /// Whether the client's socket took something since this was asked last.
+    pub(crate) fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// There is room for what is to be fetched.
+    pub(crate) fn admit(&mut self) {
+        self.admitted = true;
     }
 
     /// Whether everything is written.
@@ -101,6 +133,7 @@ impl Backlog {
         self.socket = None;
         self.pieces = VecDeque::new();
         self.bytes = 0;
+        self.held = 0;
         self.fetching = None;
     }
 
@@ -135,6 +168,7 @@ impl Backlog {
 
     fn push(&mut self, piece: Piece) {
         self.bytes += piece.bytes();
+        self.held += piece.held();
         self.pieces.push_back(piece);
     }
 
@@ -144,6 +178,7 @@ impl Backlog {
             return;
         }
         self.bytes += scratch.len();
+        self.held += scratch.len();
         match self.pieces.back_mut() {
             Some(Piece::Encoded(text)) => text.extend_from_slice(scratch),
             _ => self
@@ -159,7 +194,10 @@ impl Backlog {
             if let Some(socket) = &self.socket {
                 while !scratch.is_empty() {
                     match socket.try_write(scratch) {
-                        Ok(count) => scratch.advance(count),
+                        Ok(count) => {
+                            self.moved |= count > 0;
+                            scratch.advance(count);
+                        }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) => {
@@ -209,11 +247,12 @@ impl Backlog {
         let Some(Piece::Owing(owing)) = self.pieces.front() else {
             return !self.pieces.is_empty();
         };
-        let (Some(reply), bytes) = (owing.ready(), owing.bytes()) else {
+        let (Some(reply), bytes, held) = (owing.ready(), owing.bytes(), owing.held()) else {
             return false;
         };
         self.pieces.pop_front();
         self.bytes -= bytes;
+        self.held -= held;
         let mut text = BytesMut::new();
         if let Some(body) = replies::encode(&reply, &mut text) {
             self.unshift(Piece::Encoded(BytesMut::from(&b"\r\n"[..])));
@@ -225,12 +264,15 @@ impl Backlog {
 
     fn unshift(&mut self, piece: Piece) {
         self.bytes += piece.bytes();
+        self.held += piece.held();
         self.pieces.push_front(piece);
     }
 
     /// Takes `written` bytes off the front.
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        self.held -= written;
+        self.moved |= written > 0;
         while let Some(front) = self.pieces.front_mut() {
             let length = front.bytes();
             if length > written {
@@ -261,6 +303,9 @@ impl Backlog {
     /// Puts what was fetched where it was taken from.
     pub(crate) fn fetched(&mut self, pieces: Vec<Piece>) {
         self.bytes -= self.fetching.take().unwrap_or(0);
+        self.admitted = false;
+        // It is the client's turn now; how long the disk took is not its doing.
+        self.moved = true;
         pieces
             .into_iter()
             .rev()
@@ -276,6 +321,7 @@ impl Backlog {
                 break;
             }
             bytes += owing.bytes();
+            self.held -= owing.held();
             if let Some(Piece::Owing(owing)) = self.pieces.pop_front() {
                 taken.push(owing);
             }

@@ -29,9 +29,13 @@ pub struct DoorSettings {
     pub body_bytes_max: u32,
     /// How a vanished client is noticed.
     pub keep_alive: KeepAlive,
-    /// Bytes of replies that may wait for slow readers, all of them together, before the
-    /// connection that has kept some waiting for longest is closed.
+    /// Bytes of replies that may be in memory for slow readers, all of them together, before the
+    /// connection whose client has taken nothing for longest is closed. Bodies that are on disk
+    /// wait there until there is room.
     pub owed_bytes_max: usize,
+    /// Whoever takes nothing for so long, and keeps replies in memory, is closed when others need
+    /// the room to be fetched into.
+    pub stall: Duration,
     /// Bytes of unfinished bodies, of all clients together, before the connection whose sender has
     /// stopped for longest is closed.
     pub arriving_bytes_max: usize,
@@ -47,6 +51,7 @@ impl DoorSettings {
             body_bytes_max: limits::BODY_BYTES_DEFAULT,
             keep_alive: KeepAlive::default(),
             owed_bytes_max: limits::OWED_BYTES_MAX,
+            stall: STALL,
             arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
             large_bodies_bytes_max: limits::LARGE_BODIES_BYTES_MAX,
         }
@@ -76,6 +81,9 @@ impl Default for KeepAlive {
         }
     }
 }
+
+/// See [`DoorSettings::stall`]: a client that reads at all takes something every few seconds.
+const STALL: Duration = Duration::from_secs(5);
 
 /// Threads that may read owed bodies from disk at once, for all connections together.
 const FETCHES: usize = 8;
@@ -110,8 +118,8 @@ impl Shared {
         Self {
             body_bytes_max: settings.body_bytes_max,
             keep_alive: settings.keep_alive,
-            owed: Ledger::new(settings.owed_bytes_max),
-            arriving: Ledger::new(settings.arriving_bytes_max),
+            owed: Ledger::new(settings.owed_bytes_max, settings.stall),
+            arriving: Ledger::new(settings.arriving_bytes_max, settings.stall),
             large: LargeBodies::new(settings.large_bodies_bytes_max),
             fetches: Arc::new(Semaphore::new(FETCHES)),
             refusals: Seldom::new("connections are refused"),

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore},
-    time::sleep,
+    time::{sleep, sleep_until},
 };
 use trellis_node::{Answer, CloseReason, Outlet};
 use trellis_types::limits;
@@ -177,10 +177,55 @@ impl Outbox {
                         () = sleep(FAREWELL), if over => return Finish::Broken,
                     }
                 }
-                Next::Fetch(owing) => match self.fetch(owing).await {
-                    Ok(pieces) => self.state.lock().backlog.fetched(pieces),
-                    Err(_) => return Finish::Broken,
-                },
+                Next::Fetch(owing) => {
+                    if !self.admitted(owing.iter().map(Owing::bytes).sum()).await {
+                        return Finish::Broken;
+                    }
+                    match self.fetch(owing).await {
+                        Ok(pieces) => self.state.lock().backlog.fetched(pieces),
+                        Err(_) => return Finish::Broken,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until there is room in memory for `bytes` that are to be fetched; false if the
+    /// connection has to go instead. What it keeps meanwhile is not its client's fault.
+    async fn admitted(&self, bytes: usize) -> bool {
+        let ledger = {
+            let mut state = self.state.lock();
+            state.seat.excuse();
+            self.settle(&mut state);
+            Arc::clone(state.seat.ledger())
+        };
+        let turn = ledger.turn();
+        tokio::pin!(turn);
+        let _turn = loop {
+            tokio::select! {
+                turn = &mut turn => break turn,
+                () = self.left.notified() => if self.is_evicted() { return false },
+            }
+        };
+        loop {
+            if self.is_evicted() {
+                return false;
+            }
+            let again = {
+                let mut state = self.state.lock();
+                match state.seat.grow(bytes, &self.me) {
+                    Ok(()) => {
+                        state.backlog.admit();
+                        self.settle(&mut state);
+                        return true;
+                    }
+                    Err(again) => again,
+                }
+            };
+            tokio::select! {
+                () = ledger.freed() => {}
+                () = sleep_until(again) => {}
+                () = self.left.notified() => {}
             }
         }
     }
@@ -210,7 +255,8 @@ impl Outbox {
     /// Brings ledger and reader up to date after anything was queued or written.
     fn settle(&self, state: &mut State) {
         let waiting = state.backlog.bytes();
-        state.seat.set(waiting, false, &self.me);
+        let (held, moved) = (state.backlog.held(), state.backlog.has_moved());
+        state.seat.set(held, moved, &self.me);
         if state.reader_waits
             && !state.heavy
             && waiting < WAITING_BYTES_MAX

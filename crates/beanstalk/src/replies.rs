@@ -33,6 +33,11 @@ impl Owing {
         self.body.bytes() as usize
     }
 
+    /// Bytes of memory that it takes up.
+    pub(crate) fn held(&self) -> usize {
+        if self.body.is_held() { self.bytes() } else { 0 }
+    }
+
     /// The reply, if its body is in memory.
     pub(crate) fn ready(&self) -> Option<Reply> {
         self.body.ready().map(|body| self.with(body))

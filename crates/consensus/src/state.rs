@@ -129,6 +129,11 @@ pub trait KeptBody: Send + Sync {
     /// The body, if it is in memory.
     fn ready(&self) -> Option<Bytes>;
 
+    /// Whether the body is in memory because of this; stays as it is until [`Self::read`].
+    fn is_held(&self) -> bool {
+        self.ready().is_some()
+    }
+
     /// The body, from disk if need be: may block.
     ///
     /// # Errors
@@ -164,6 +169,14 @@ impl Owed {
         match &self.body {
             OwedBody::Ready(body) => Some(body.clone()),
             OwedBody::Kept(body) => body.ready(),
+        }
+    }
+
+    /// Whether the body is in memory because of this.
+    pub fn is_held(&self) -> bool {
+        match &self.body {
+            OwedBody::Ready(_) => true,
+            OwedBody::Kept(body) => body.is_held(),
         }
     }
 

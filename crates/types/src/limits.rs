@@ -96,8 +96,8 @@ pub const CONNECTION_READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Client connections of one node.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 20_000;
 
-/// Bytes of bodies that may be owed to slow readers of one node before the one that owes longest
-/// is closed.
+/// Bytes of replies in memory for slow readers of one node, before the one whose client has taken
+/// nothing for longest is closed; bodies on disk wait there.
 pub const OWED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Bytes of bodies kept in memory by one node, the newest ones: what a queue of ordinary length
