@@ -109,6 +109,10 @@ impl OwedCounts {
     }
 }
 
+/// Cached bodies up to this length are kept by those who are owed them: that is less work than
+/// keeping their rows.
+const PINNED_BYTES_MAX: usize = 4 * 1024;
+
 /// Hands out owed bodies.
 pub(super) struct MirrorBodies {
     pub(super) shared: Arc<Shared>,
@@ -125,17 +129,25 @@ impl Bodies for MirrorBodies {
             bytes,
             gauge: metrics.owed_bytes.clone(),
         };
-        match self.shared.body_in_memory(job) {
-            Some(body) => {
-                metrics.body_hits.inc();
-                Owed::kept(
-                    bytes,
-                    InMemory {
-                        body,
-                        _counted: counted,
-                    },
-                )
-            }
+        let waiting = self.shared.body_of_window(job);
+        let cached = match waiting {
+            Some(_) => None,
+            None => self.shared.cache.get(job),
+        };
+        if waiting.is_some() || cached.is_some() {
+            metrics.body_hits.inc();
+        }
+        // What is cached is on disk as well: a long body must not stay in memory behind its time
+        // there because a client does not read.
+        let cached = cached.filter(|body| body.len() <= PINNED_BYTES_MAX);
+        match waiting.or(cached) {
+            Some(body) => Owed::kept(
+                bytes,
+                InMemory {
+                    body,
+                    _counted: counted,
+                },
+            ),
             None => {
                 self.shared.owed.add(job);
                 Owed::kept(
@@ -191,7 +203,12 @@ struct OnDisk {
 
 impl KeptBody for OnDisk {
     fn ready(&self) -> Option<Bytes> {
-        self.read.read().clone()
+        let read = self.read.read().clone();
+        read.or_else(|| self.shared.cache.get(self.job))
+    }
+
+    fn is_held(&self) -> bool {
+        self.read.read().is_some()
     }
 
     fn read(&self) -> io::Result<Bytes> {

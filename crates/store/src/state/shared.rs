@@ -153,19 +153,16 @@ impl Shared {
         }
     }
 
-    /// A body that need not be read: of an open window, of one on its way to the disk (it moves
-    /// in this direction, so it can't be missed), or cached.
-    pub(super) fn body_in_memory(&self, job: JobId) -> Option<Bytes> {
+    /// A body that may not be on disk yet: of an open window, or of one on its way to the disk.
+    /// It moves in this direction, and then into the cache, so it can't be missed.
+    pub(super) fn body_of_window(&self, job: JobId) -> Option<Bytes> {
         if let Some(body) = self.front.lock().body(job) {
             return Some(body);
         }
-        let waiting = {
-            let line = self.line.lock();
-            line.windows
-                .iter()
-                .find_map(|(_, window)| window.body(job).cloned())
-        };
-        waiting.or_else(|| self.cache.get(job))
+        let line = self.line.lock();
+        line.windows
+            .iter()
+            .find_map(|(_, window)| window.body(job).cloned())
     }
 
     /// Closes the window and puts it in line.

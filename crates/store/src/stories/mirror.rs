@@ -180,6 +180,30 @@ fn a_body_is_found_wherever_it_is_on_its_way() {
     );
 }
 
+#[test]
+fn a_long_body_that_is_cached_stays_in_memory_no_longer_for_being_owed() {
+    let folder = Folder::with(|options| {
+        patient(options);
+        options.state.body_cache_bytes = 30_000;
+    });
+    let mut node = Replica::new(&folder);
+    let (short, long) = ("a".repeat(1_000), "b".repeat(20_000));
+    let (first, second) = (node.put(short.clone()), node.put(long.clone()));
+    assert!(node.owe(second, 20_000).is_held(), "it is not on disk yet");
+    node.settle();
+    let (one, other) = (node.owe(first, 1_000), node.owe(second, 20_000));
+    assert!(one.is_held() && !other.is_held());
+    assert_eq!(other.ready().unwrap(), long);
+
+    node.tell(vec![delete(first), delete(second)]);
+    node.put("c".repeat(25_000));
+    node.settle();
+    assert_eq!(one.ready().unwrap(), short);
+    assert_eq!(other.ready(), None, "others took its place");
+    assert_eq!(other.read().unwrap(), long, "its row is kept");
+    assert!(other.is_held());
+}
+
 /// Rule 6.
 #[test]
 fn an_owed_body_outlives_its_job() {
