@@ -40,12 +40,14 @@ pub(crate) fn fall_silent() {
 }
 
 /// openraft tells every vote and every failed attempt in its own words; what an operator needs to know of it is
-/// said by us. Whoever names it in the filter gets what they ask for.
+/// said by us. `openraft::raft` adds an error each time that nobody waits any more for what it was asked, as when a
+/// client hangs up in the middle of a read; whoever does wait is told by what it returns. Whoever names it in the
+/// filter gets what they ask for.
 fn with_quiet_raft(filter: &str) -> String {
     if filter.contains("openraft") {
         filter.to_owned()
     } else {
-        format!("openraft=error,{filter}")
+        format!("openraft=error,openraft::raft=off,{filter}")
     }
 }
 
@@ -90,5 +92,20 @@ impl Drop for Line {
         }
         // Nowhere to complain if standard error is gone.
         let _ = io::stderr().write_all(&self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With hundreds of lines at ERROR a healthy node looks like a broken one.
+    #[test]
+    fn a_read_that_nobody_waits_for_any_more_is_no_error() {
+        let filter = EnvFilter::try_new(with_quiet_raft("info")).expect("it is a filter");
+        let heard = filter.to_string();
+        assert!(heard.contains("openraft::raft=off"), "{heard}");
+        assert!(heard.contains("openraft=error"), "{heard}");
+        assert_eq!(with_quiet_raft("openraft=debug"), "openraft=debug");
     }
 }
