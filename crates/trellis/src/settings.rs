@@ -101,7 +101,9 @@ impl Settings {
         let peer_listen = address("peer_listen", &config.peer_listen)?;
         let admin_listen = address("admin_listen", &config.admin_listen)?;
 
-        let mut initial_members = BTreeMap::new();
+        differ(&listen, peer_listen, admin_listen)?;
+
+        let mut initial_members: BTreeMap<String, String> = BTreeMap::new();
         for text in &config.initial_members {
             let Some((member, address)) = text.split_once('=') else {
                 return Err(Mistake::new(
@@ -112,6 +114,13 @@ impl Settings {
             };
             check_name("initial_members", member)?;
             host_port("initial_members", address)?;
+            if initial_members.values().any(|other| other == address) {
+                return Err(Mistake::new(
+                    "initial_members",
+                    format!("{address} twice"),
+                    "each address once",
+                ));
+            }
             if initial_members
                 .insert(member.to_owned(), address.to_owned())
                 .is_some()
@@ -254,6 +263,34 @@ impl Settings {
             log_json,
         })
     }
+}
+
+/// Clients, peers and the admin interface each need an address of their own.
+fn differ(listen: &[Listen], peers: SocketAddr, admin: SocketAddr) -> Result<(), Mistake> {
+    let same = |one: SocketAddr, other: SocketAddr| {
+        let ips =
+            one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+        one.port() != 0 && one.port() == other.port() && ips
+    };
+    for clients in listen {
+        let Listen::Tcp(clients) = *clients else {
+            continue;
+        };
+        for (key, other) in [("peer_listen", peers), ("admin_listen", admin)] {
+            if same(clients, other) {
+                return Err(Mistake::new(
+                    key,
+                    other,
+                    format!("another address than {clients}, where clients connect"),
+                ));
+            }
+        }
+    }
+    if same(peers, admin) {
+        let allowed = format!("another address than {peers}, which is peer_listen");
+        return Err(Mistake::new("admin_listen", admin, allowed));
+    }
+    Ok(())
 }
 
 /// This host's name, as a node is called that was given none.
@@ -419,6 +456,29 @@ mod tests {
         assert_eq!(
             found.expect_err("trellis-0 is not in the list"),
             "configuration: name is \"trellis-0\"; allowed is a name out of initial_members (a, b)"
+        );
+    }
+
+    #[test]
+    fn no_two_addresses_are_the_same() {
+        let found = check(|config| config.port = 11301).expect_err("peers are there");
+        assert_eq!(
+            found,
+            "configuration: peer_listen is 127.0.0.1:11301; allowed is another address than \
+             127.0.0.1:11301, where clients connect"
+        );
+        let found = check(|config| config.listen = vec!["0.0.0.0:11302".into()]);
+        assert!(found.is_err_and(|why| why.contains("admin_listen is 127.0.0.1:11302")));
+        let found = check(|config| config.admin_listen = "[::]:11301".into());
+        assert!(found.is_err_and(|why| why.contains("which is peer_listen")));
+        assert!(check(|config| config.listen = vec!["127.0.0.2:11301".into()]).is_ok());
+
+        let found = check(|config| {
+            config.initial_members = vec!["trellis-0=h:1".into(), "trellis-1=h:1".into()];
+        });
+        assert_eq!(
+            found.expect_err("two nodes at one address"),
+            "configuration: initial_members is h:1 twice; allowed is each address once"
         );
     }
 
