@@ -223,7 +223,8 @@ impl ServeArgs {
         said
     }
 
-    /// The overrides as (flag, key, value text); lists are joined by commas.
+    /// The overrides as (flag, key, value text); lists are joined by commas. Else the first `--set`
+    /// that is no pair.
     pub(crate) fn overrides(&self) -> Result<Vec<(String, String, String)>, String> {
         let mut all = Vec::new();
         let mut say = |flag: &str, key: &str, value: String| {
@@ -231,7 +232,7 @@ impl ServeArgs {
         };
         for pair in &self.set {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(format!("--set has \"{pair}\"; allowed is KEY=VALUE"));
+                return Err(format!("{pair:?}"));
             };
             say("--set", key.trim(), value.trim().to_owned());
         }

@@ -95,6 +95,16 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
             force,
             admin,
         } => {
+            // It becomes a part of a path.
+            let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            if member.is_empty() || !member.bytes().all(sound) {
+                return Err(Ended::new(
+                    Exit::Usage,
+                    format!(
+                        "MEMBER is {member:?}; allowed is a name or an id (16 hexadecimal digits)"
+                    ),
+                ));
+            }
             let path = format!("/v1/members/{member}?force={force}");
             told(Admin::at(&admin.addr).delete(&path)?.done()?)
         }

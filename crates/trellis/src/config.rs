@@ -286,7 +286,7 @@ fn put(
             key: key.to_owned(),
             found: value.to_string(),
             place: place.to_owned(),
-            allowed: allowed_by(&one_line(error.message())),
+            allowed: allowed_for(key, &one_line(error.message())),
         });
     }
     merged.insert(key.to_owned(), value);
@@ -318,6 +318,17 @@ fn is_service_link(variable: &str) -> bool {
         || rest.contains("PORT_") && (rest.contains("_TCP") || rest.contains("_UDP"))
         || rest.ends_with("PORT")
             && std::env::var(variable).is_ok_and(|value| value.contains("://"))
+}
+
+/// What may stand there; some settings have a narrower range than the integers that hold them.
+fn allowed_for(key: &str, message: &str) -> String {
+    let range = match key {
+        "body_bytes_max" => (0, limits::BODY_BYTES_MAX),
+        "keepalive_probes" => (1, 100),
+        "disk_low_percent" => (0, 90),
+        _ => return allowed_by(message),
+    };
+    format!("a whole number from {} to {}", range.0, range.1)
 }
 
 /// Turns serde's "invalid type: string "x", expected u32" into what may stand there.
@@ -398,7 +409,7 @@ mod tests {
         check(
             None,
             &[("TRELLIS_BODY_BYTES_MAX", "-1")],
-            "configuration: body_bytes_max is -1 (TRELLIS_BODY_BYTES_MAX); allowed is ",
+            "configuration: body_bytes_max is -1 (TRELLIS_BODY_BYTES_MAX); allowed is a whole number from 0 to 67108864",
         );
         check(
             None,
