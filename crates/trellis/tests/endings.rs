@@ -134,6 +134,15 @@ fn a_mistake_in_the_configuration_ends_with_78_and_one_sentence() {
         said.starts_with("trellis: configuration: \"colour\" is no setting (--set); "),
         "{said}"
     );
+    let (code, said) = ends(&["config", "check", "--set", "port"]);
+    assert_eq!(code, 78);
+    assert_eq!(
+        said,
+        "trellis: configuration: --set is \"port\"; allowed is KEY=VALUE with a key of the file\n"
+    );
+    let (code, said) = ends(&["member", "remove", ""]);
+    assert_eq!(code, 64);
+    assert!(said.contains("MEMBER is \"\"; allowed is a name"), "{said}");
     let (code, said) = ends(&["serve", "--config", "/nowhere/trellis.toml"]);
     assert_eq!(code, 78);
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -240,6 +249,38 @@ fn a_node_that_is_told_to_stop_lets_its_clients_go_and_loses_nothing() {
     let mut worker = node.client(0);
     says(&mut worker, "watch mail\r\nreserve\r\n");
     hears(&mut worker, "WATCHING 2\r\nRESERVED 1 5\r\nhello\r\n");
+}
+
+#[test]
+fn a_closed_terminal_stops_a_node_in_good_order_and_stray_signals_do_not() {
+    let folder = temporary_folder().expect("a folder");
+    let mut node = Running::serve(folder.path());
+    let mut client = node.client(0);
+    node.told(Signal::USR2);
+    node.told(Signal::ALARM);
+    says(&mut client, "put 0 0 60 1\r\na\r\n");
+    hears(&mut client, "INSERTED 1\r\n");
+    node.told(Signal::HUP);
+    assert_eq!(node.ends().code(), Some(0));
+}
+
+#[test]
+fn a_local_cluster_whose_ports_are_taken_can_have_others_the_next_time() {
+    let folder = temporary_folder().expect("a folder");
+    let folder = folder.path().join("cluster");
+    let port = free_base_port().expect("a port");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port + 11)).expect("it is free");
+    let (code, said) = ends(&[
+        "local",
+        "--data-dir",
+        &folder.display().to_string(),
+        "--base-port",
+        &port.to_string(),
+    ]);
+    assert_eq!(code, 71, "{said}");
+    assert!(said.contains(&format!("127.0.0.1:{}", port + 11)), "{said}");
+    assert!(!folder.exists(), "nothing was begun");
+    drop(taken);
 }
 
 /// Sharp edge 130.

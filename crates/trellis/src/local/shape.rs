@@ -1,10 +1,11 @@
-use std::{fs, io};
+use std::{fs, io, net::TcpListener};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     args::LocalArgs,
     exit::{Ended, Exit},
+    ports::Ports,
 };
 
 /// What cannot be changed of a local cluster once it is formed: its nodes know each other by
@@ -17,11 +18,26 @@ struct Shape {
 
 const FILE: &str = "local.toml";
 
+/// Looks whether all ports of a new cluster can be had.
+fn free(args: &LocalArgs) -> Result<(), Ended> {
+    let ports = (0..args.nodes).filter_map(|index| Ports::of(args.base_port, index));
+    for port in ports.flat_map(|ports| [ports.clients, ports.peers, ports.admin]) {
+        if let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
+            return Err(Ended::new(
+                Exit::System,
+                format!("cannot listen on 127.0.0.1:{port}: {error}; --base-port takes others"),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Writes down the shape of a new cluster, and compares it with that of one that is there.
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] with one sentence if they differ, [`Exit::Folder`] if the folder can't be used.
+/// [`Exit::Config`] with one sentence if they differ, [`Exit::Folder`] if the folder can't be used,
+/// [`Exit::System`] if a new cluster's ports are in use; then nothing is written.
 pub(super) fn check(args: &LocalArgs) -> Result<(), Ended> {
     let folder = &args.data_dir;
     let path = folder.join(FILE);
@@ -38,6 +54,8 @@ pub(super) fn check(args: &LocalArgs) -> Result<(), Ended> {
     let found: Shape = match fs::read_to_string(&path) {
         Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error.message()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // What a first start can't have is not to be all that the next one is allowed.
+            free(args)?;
             let text = toml::to_string(&wanted).map_err(|error| unusable(&error))?;
             fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
             return fs::write(&path, text).map_err(|error| unusable(&error));

@@ -5,7 +5,7 @@ use crate::exit::{Ended, Exit};
 /// What a person or a supervisor tells the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// SIGTERM, SIGINT: stop. The first time in good order, the second time at once.
+    /// SIGTERM, SIGINT, SIGHUP (a closed terminal): stop. The first time in good order, the second time at once.
     Stop,
     /// SIGUSR1: take no puts any more (beanstalkd's drain mode).
     RefusePuts,
@@ -15,7 +15,10 @@ pub(super) enum Told {
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
     refuse_puts: Signal,
+    /// SIGUSR2, SIGALRM: without a listener they would end the process at once.
+    _ignored: [Signal; 2],
 }
 
 impl Signals {
@@ -26,7 +29,12 @@ impl Signals {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
             refuse_puts: listen(SignalKind::user_defined1())?,
+            _ignored: [
+                listen(SignalKind::user_defined2())?,
+                listen(SignalKind::alarm())?,
+            ],
         })
     }
 
@@ -35,6 +43,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Told::Stop,
             _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Stop,
             _ = self.refuse_puts.recv() => Told::RefusePuts,
         }
     }
