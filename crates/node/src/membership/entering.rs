@@ -269,7 +269,9 @@ async fn hello(
             .collect();
         let (heard, silent) = round(standing, &own, &members, known).await;
         answers = heard;
+        let outside = !standing.formed() && is_outside(&own, &answers);
         match hello_verdict(&own, &answers) {
+            HelloVerdict::Go(_) if outside => return Ok(false),
             HelloVerdict::Go(why) => {
                 info!(?why, "hello answered");
                 return Ok(true);
@@ -281,7 +283,7 @@ async fn hello(
             }
         }
         pause.wait(standing).await;
-        if !standing.formed() && is_outside(&own, &answers) {
+        if outside {
             return Ok(false);
         }
     }

@@ -121,6 +121,9 @@ pub fn play(plan: &Plan, file: &Path) -> Result<Outcome, String> {
             lease_ms: u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX),
             // Where all start together their wall clocks count, and those are told late.
             early_ms: 400,
+            // Faults leave no majority for longer than an election, and what was proposed before is
+            // carried out behind them with the time of then.
+            late_ms: 30_000,
             ..Bounds::default()
         },
         demands: Demands {
