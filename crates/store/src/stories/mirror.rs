@@ -68,7 +68,11 @@ fn a_window_waits_until_the_log_is_on_disk() {
 
     disk.hang(true);
     node.put("ahead of its log");
-    eventually(|| node.opened.state.write_outstanding(), Option::is_some);
+    // Long enough for a window that does not wait to be written many times over.
+    eventually(
+        || node.opened.state.write_outstanding(),
+        |waiting| waiting.is_some_and(|waiting| waiting >= Duration::from_millis(300)),
+    );
     assert_eq!(node.opened.state.written_index(), Some(0));
     disk.hang(false);
     eventually(
