@@ -1,6 +1,7 @@
 //! What a node does while it leads: takes the batches of all origins, stamps time, ticks, keeps
 //! leases. Everything ends with the term, and with the loss of the majority's acknowledgement.
 
+mod acknowledged;
 mod merge;
 mod office;
 mod presence;

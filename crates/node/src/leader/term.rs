@@ -22,7 +22,7 @@ use trellis_types::{
     seeded::{Bug, planted},
 };
 
-use super::{Merger, OfficeEvent, Presence, office::Shared};
+use super::{Merger, OfficeEvent, Presence, acknowledged::Acknowledged, office::Shared};
 use crate::mind::Inner;
 
 /// How often the leader looks at its own acknowledgement, at ages and flags.
@@ -75,6 +75,7 @@ pub(super) struct TermOfOffice {
     proposed_open: BTreeMap<OriginId, Instant>,
     checks: u64,
     took_office: Instant,
+    acknowledged: Acknowledged,
 }
 
 impl TermOfOffice {
@@ -102,6 +103,7 @@ impl TermOfOffice {
             proposed_open: BTreeMap::new(),
             checks: 0,
             took_office: now,
+            acknowledged: Acknowledged::new(now),
         }
     }
 
@@ -328,11 +330,12 @@ impl TermOfOffice {
         let now = crate::now();
         self.checks += 1;
         let age = self.quorum_age(now);
+        self.acknowledged.seen(age, now);
         if age > self.core.settings.election_timeout_max {
             if !std::mem::replace(&mut *self.shared.silent.lock(), true) {
                 warn!(
                     term = self.term,
-                    ?age,
+                    age = ?self.acknowledged.age(now),
                     "no majority acknowledges this leader"
                 );
             }
