@@ -31,6 +31,9 @@ pub(crate) fn start(settings: &Settings, tag: Option<String>) {
     }
 }
 
+/// What openraft's lines are filtered by.
+const RAFT: &str = "openraft";
+
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// From now on nothing is logged: the reason why the process ends is to be the last line, and other threads see the
@@ -40,14 +43,14 @@ pub(crate) fn fall_silent() {
 }
 
 /// openraft tells every vote and every failed attempt in its own words; what an operator needs to know of it is
-/// said by us. `openraft::raft` adds an error each time that nobody waits any more for what it was asked, as when a
+/// said by us. Its module `raft` adds an error each time that nobody waits any more for what it was asked, as when a
 /// client hangs up in the middle of a read; whoever does wait is told by what it returns. Whoever names it in the
 /// filter gets what they ask for.
 fn with_quiet_raft(filter: &str) -> String {
-    if filter.contains("openraft") {
+    if filter.contains(RAFT) {
         filter.to_owned()
     } else {
-        format!("openraft=error,openraft::raft=off,{filter}")
+        format!("{RAFT}=error,{RAFT}::raft=off,{filter}")
     }
 }
 
@@ -104,7 +107,7 @@ mod tests {
     fn a_read_that_nobody_waits_for_any_more_is_no_error() {
         let filter = EnvFilter::try_new(with_quiet_raft("info")).expect("it is a filter");
         let heard = filter.to_string();
-        assert!(heard.contains("openraft::raft=off"), "{heard}");
+        assert!(heard.contains(&format!("{RAFT}::raft=off")), "{heard}");
         assert!(heard.contains("openraft=error"), "{heard}");
         assert_eq!(with_quiet_raft("openraft=debug"), "openraft=debug");
     }
