@@ -45,8 +45,8 @@ pub(crate) enum Piece {
     Encoded(BytesMut),
     /// A long body, whose line stands before it and whose CRLF behind it.
     Body(Bytes),
-    /// A reply whose body is not here.
-    Owing(Owing),
+    /// A reply whose body is not here; how much of memory it takes up.
+    Owing(Owing, usize),
 }
 
 /// What has to happen before more can be written.
@@ -64,13 +64,13 @@ impl Piece {
         match self {
             Self::Encoded(text) => text.len(),
             Self::Body(body) => body.len(),
-            Self::Owing(owing) => owing.bytes(),
+            Self::Owing(owing, _) => owing.bytes(),
         }
     }
 
     fn held(&self) -> usize {
         match self {
-            Self::Owing(owing) => owing.held(),
+            Self::Owing(_, held) => *held,
             here => here.bytes(),
         }
     }
@@ -79,7 +79,7 @@ impl Piece {
         match self {
             Self::Encoded(text) => Some(text),
             Self::Body(body) => Some(body),
-            Self::Owing(_) => None,
+            Self::Owing(..) => None,
         }
     }
 }
@@ -151,7 +151,14 @@ impl Backlog {
                     Some(reply) => self.append(&reply, scratch),
                     None => {
                         self.push_scratch(scratch);
-                        self.push(Piece::Owing(owing));
+                        // Who asks for one job again and again gets the same bytes of memory. The
+                        // one behind is at the front, and counts, when this one is written.
+                        let again = matches!(
+                            self.pieces.back(),
+                            Some(Piece::Owing(last, _)) if last.job() == owing.job()
+                        );
+                        let held = if again { 0 } else { owing.held() };
+                        self.push(Piece::Owing(owing, held));
                     }
                 }
             }
@@ -244,10 +251,10 @@ impl Backlog {
 
     /// Whether the next thing can be written; a body that turns out to be in memory can.
     fn front_is_here(&mut self) -> bool {
-        let Some(Piece::Owing(owing)) = self.pieces.front() else {
+        let Some(Piece::Owing(owing, held)) = self.pieces.front() else {
             return !self.pieces.is_empty();
         };
-        let (Some(reply), bytes, held) = (owing.ready(), owing.bytes(), owing.held()) else {
+        let (Some(reply), bytes, held) = (owing.ready(), owing.bytes(), *held) else {
             return false;
         };
         self.pieces.pop_front();
@@ -279,11 +286,11 @@ impl Backlog {
                 match front {
                     Piece::Encoded(text) => text.advance(written),
                     Piece::Body(body) => body.advance(written),
-                    Piece::Owing(_) => {}
+                    Piece::Owing(..) => {}
                 }
                 return;
             }
-            if matches!(front, Piece::Owing(_)) {
+            if matches!(front, Piece::Owing(..)) {
                 return;
             }
             written -= length;
@@ -294,7 +301,7 @@ impl Backlog {
     /// What has to happen now that [`Self::flush`] has written what it could.
     pub(crate) fn next(&mut self) -> Next {
         match self.pieces.front() {
-            Some(Piece::Owing(_)) => Next::Fetch(self.take_owing()),
+            Some(Piece::Owing(..)) => Next::Fetch(self.take_owing()),
             Some(_) => Next::Wait,
             None => Next::Nothing,
         }
@@ -316,13 +323,13 @@ impl Backlog {
     fn take_owing(&mut self) -> Vec<Owing> {
         let mut taken = Vec::new();
         let mut bytes = 0;
-        while let Some(Piece::Owing(owing)) = self.pieces.front() {
+        while let Some(Piece::Owing(owing, held)) = self.pieces.front() {
             if bytes > 0 && bytes + owing.bytes() > FETCH_BYTES {
                 break;
             }
             bytes += owing.bytes();
-            self.held -= owing.held();
-            if let Some(Piece::Owing(owing)) = self.pieces.pop_front() {
+            self.held -= held;
+            if let Some(Piece::Owing(owing, _)) = self.pieces.pop_front() {
                 taken.push(owing);
             }
         }
