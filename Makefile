@@ -12,26 +12,35 @@ ROUNDS ?= 20
 SEED ?= 1
 SECONDS ?= 60
 
-.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data disks seeded-bugs
+.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data disks seeded-bugs sim
 
 help:
-	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it)'
+	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it); knobs: NODES BASE_PORT DATA_DIR'
+	@echo 'make build   build trellis and trellis-bench, start nothing'
 	@echo 'make test    run the tests (installs what they need)'
 	@echo 'make check   formatting, clippy, house rules'
+	@echo 'make fmt     format the source'
+	@echo 'make deny    licences and advisories of dependencies (needs cargo-deny)'
+	@echo 'make clean-data  delete what "make run" keeps in $(DATA_DIR)'
+	@echo
+	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
+	@echo 'make sim     whole nodes in simulated time, with faults (SEEDS=1..500; SEED=n to replay one; SECONDS=40 of faults in each)'
+	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing (ROUNDS=n)'
+	@echo 'make chaos   real clusters broken in every way this machine allows, about 20 minutes, as root (SEED=n; MINUTES=n for pairs'
+	@echo '             of faults drawn by the seed; STORY=name for one)'
+	@echo 'make disks   nodes on disks that lose, fail, lie and hang, a quarter of an hour, as root'
+	@echo '             (DISKS="power-cut slow-follower" for some stories; SEED=$(SEED) CUTS=10)'
+	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it, half an hour (BUGS=name,name'
+	@echo '             for some; INSTRUMENTS=name,name to look with others than expected)'
+	@echo 'make fault-report  write docs/fault-report.md from what these left behind'
+	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
+	@echo
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
 	@echo 'make bench-peers  Trellis beside every durable queue that Debian and Go have, about a quarter of an hour; knobs:'
 	@echo '             PEERS="redis etcd" LOADS="put:256 cycle:64" CONNECTIONS="1 16" DEPTH=1 BYTES=8192 SECONDS=3 ROUNDS=2 FULL=1'
 	@echo 'make bench-scale  much of everything: tubes, connections, jobs, bytes (ONLY="ready storms" JOBS=10000000 GONE=5000000 MINUTES=10)'
-	@echo 'make bench-micro  time and allocations of apply, encoding, decoding and the log, for each command'
-	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing'
-	@echo 'make chaos   real clusters broken in every way this machine allows, about 20 minutes, as root (SEED=n; MINUTES=n for pairs'
-	@echo '             of faults drawn by the seed; STORY=name for one); make fault-report writes docs/fault-report.md from what ran'
-	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
-	@echo 'make sim     whole nodes in simulated time, with faults (SEEDS=1..500; SEED=n to replay one)'
-	@echo 'make seeded-bugs  plant one classic bug after the other and see that a suite finds it (BUGS=name,name)'
-	@echo 'make disks   nodes on disks that lose, fail, lie and hang (DISKS="power-cut slow-follower" for some stories; SEED=$(SEED) CUTS=10)'
-	@echo 'make fuzz    feed the decoder what nobody would say (needs cargo-fuzz and a nightly compiler)'
-	@echo 'make fmt     format the source'
+	@echo 'make bench-micro  time and allocations of apply, encoding, decoding and the log, for each command (BENCH="apply put")'
+	@echo '             BENCH="..." hands further arguments to the others'
 
 run:
 	@sh tests/install.sh build
@@ -109,7 +118,6 @@ model:
 	@$(CARGO) run --quiet --release --package trellis-sim -- model mutations --seed $(SEED)
 
 # Whole nodes in simulated time: SEEDS=first..last, or SEED=n alone, whose history is kept. SECONDS of faults in each.
-.PHONY: sim
 sim:
 	@sh tests/install.sh build
 	@$(CARGO) build --quiet --release --package trellis-sim
@@ -118,7 +126,6 @@ sim:
 		$(if $(filter command,$(origin SECONDS)),--seconds $(SECONDS)) --histories "$$BUILD_CACHE/kept/sim" $(SIM)
 
 # Half an hour; BUGS=name,name for some, INSTRUMENTS=name,name to look with others than expected.
-.PHONY: seeded-bugs
 seeded-bugs:
 	@sh tests/install.sh test
 	@. tests/cache.sh; SEEDED_RESULTS="$$BUILD_CACHE/results/seeded-bugs.jsonl" \
