@@ -91,7 +91,7 @@ pub(super) const FAULTS: &[Entry] = &[
     partly(49, "worker dies around a delivery", &["an_owed_body_outlives_its_job", "a_client_that_hangs_up_gives_its_jobs_back_and_what_it_sent_is_carried_out"], "the protocol has no token to ask again by"),
     partly(50, "a client retries what did happen", &["after_a_doubt_the_same_bytes_are_sent_again_and_take_effect_once"], "between nodes nothing happens twice; the protocol has no key by which a client's own retry could be known"),
     partly(51, "mass commands while the leader dies", &["an_entry_lets_only_so_much_fall_due"], "of these the protocol has pause-tube and kick only"),
-    tried(52, "slow consumers, many waiters, large bodies, random bytes", &["a_client_that_never_reads_blocks_only_itself", "garbage_gets_the_protocols_words_and_the_connection_goes_on", "among_those_who_never_read_the_one_who_owes_longest_goes"]),
+    tried(52, "slow consumers, many waiters, large bodies, random bytes", &["a_client_that_never_reads_blocks_only_itself", "garbage_gets_the_protocols_words_and_the_connection_goes_on", "those_who_never_read_make_room_for_one_who_does"]),
 ];
 
 #[cfg(test)]
