@@ -32,10 +32,13 @@ use crate::{
 pub struct Front(Arc<Inner>);
 
 struct Inner {
+    me: NodeId,
     raft: Raft<TypeConfig, StateMachine>,
     store: Arc<dyn StateStore>,
     clocks: Arc<Clocks>,
     running: AtomicBool,
+    /// See [`Consensus::distrust_state`](crate::Consensus::distrust_state).
+    distrusted: Arc<AtomicBool>,
     snapshot_stall: Duration,
     /// One snapshot at a time; what an earlier transfer has brought before it broke.
     receiving: Arc<tokio::sync::Mutex<Option<Broken>>>,
@@ -43,16 +46,20 @@ struct Inner {
 
 impl Front {
     pub(crate) fn new(
+        me: NodeId,
         raft: Raft<TypeConfig, StateMachine>,
         store: Arc<dyn StateStore>,
         clocks: Arc<Clocks>,
+        distrusted: Arc<AtomicBool>,
         snapshot_stall: Duration,
     ) -> Self {
         Self(Arc::new(Inner {
+            me,
             raft,
             store,
             clocks,
             running: AtomicBool::new(false),
+            distrusted,
             snapshot_stall,
             receiving: Arc::default(),
         }))
@@ -200,6 +207,12 @@ impl Front {
         request: pb::TransferRequest,
     ) -> Result<pb::TransferReply, Status> {
         let raft = self.taking_part()?;
+        // The leader may not know yet; openraft would stand for election whether it may or not.
+        if NodeId(request.to) == self.0.me && self.0.distrusted.load(Ordering::Relaxed) {
+            return Ok(pb::TransferReply {
+                refused: Some("this node does not trust its own state".to_owned()),
+            });
+        }
         let request = TransferLeaderRequest::new(
             vote_from(request.from_leader.ok_or_else(|| missing("vote"))?),
             NodeId(request.to),

@@ -40,4 +40,12 @@ impl Role {
             _ => None,
         }
     }
+
+    /// Whom it follows, if it knows a leader that is another one.
+    pub fn follows(self) -> Option<NodeId> {
+        match self {
+            Self::Follower { leader, .. } | Self::Learner { leader, .. } => leader,
+            _ => None,
+        }
+    }
 }

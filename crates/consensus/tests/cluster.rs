@@ -408,6 +408,38 @@ async fn leadership_is_handed_over_on_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_distrusts_its_state_takes_no_office_that_is_handed_to_it() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    let old = cluster.leader().await;
+    let term = cluster.roles()[&old].leads().expect("it leads");
+    let heir = (1..=3).find(|id| *id != old).expect("three nodes");
+    cluster.node(heir).consensus.distrust_state();
+    cluster
+        .node(old)
+        .consensus
+        .transfer_leader(NodeId(heir))
+        .await
+        .expect("it knows nothing of that");
+    // Whoever leads next has had to be elected: a leader that hands over takes nothing more.
+    let leads = |role: &Role| role.leads().filter(|new| *new > term);
+    eventually("next leader", || {
+        match cluster
+            .roles()
+            .iter()
+            .find(|(_, role)| leads(role).is_some())
+        {
+            Some((leader, _)) if *leader != heir => Ok(()),
+            other => Err(format!("{other:?} of {:?}", cluster.roles())),
+        }
+    })
+    .await;
+    let index = cluster.put(5).await;
+    cluster.agree(index).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_knows_the_leader_dead_stands_without_waiting() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;

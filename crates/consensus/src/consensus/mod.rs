@@ -97,9 +97,11 @@ impl Consensus {
             .await
             .map_err(|error| storage(&error))?;
         let front = Front::new(
+            me,
             raft.clone(),
             state.clone(),
             clocks.clone(),
+            distrusted.clone(),
             settings.snapshot_stall,
         );
         Ok(Self(Arc::new(Inner {

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tracing::{info, warn};
-use trellis_consensus::{Consensus, Member, Role};
+use trellis_consensus::{Consensus, Member};
 use trellis_queue::{LeaderCommand, Setting};
 use trellis_rpc::{Lane, pb};
 use trellis_types::NodeId;
@@ -265,7 +265,8 @@ pub(crate) async fn transfer(standing: &Arc<Standing>, name_or_id: &str) -> Outc
     hand_over(standing, consensus, to).await
 }
 
-/// Waits until `to` is level, hands over, and waits until this node does not lead any more.
+/// Waits until `to` is level, hands over, and waits until another one leads: `to`, or it did not
+/// work.
 pub(crate) async fn hand_over(standing: &Standing, consensus: &Consensus, to: NodeId) -> Outcome {
     let name = match standing.membership().members.remove(&to) {
         Some(member) => member.name,
@@ -277,12 +278,14 @@ pub(crate) async fn hand_over(standing: &Standing, consensus: &Consensus, to: No
             .transfer_leader(to)
             .await
             .map_err(|error| error.to_string())?;
-        let deposed = role
-            .wait_for(|role| !matches!(role, Role::Leader { .. }))
-            .await;
-        deposed
-            .map(|_| ())
-            .map_err(|_| "consensus has stopped".to_owned())
+        let succeeded = role
+            .wait_for(|role| role.follows().is_some())
+            .await
+            .map_err(|_| "consensus has stopped".to_owned())?;
+        match succeeded.follows() {
+            Some(leader) if leader != to => Err(format!("node {leader} leads instead")),
+            _ => Ok(()),
+        }
     };
     match timeout(TRANSFER_TIMEOUT, moved).await {
         Ok(Ok(())) => {
