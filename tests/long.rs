@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use trellis_testkit::process::{Cluster, trellis_binary};
-use trellis_tests::{Client, Network, Roles, wait_for};
+use trellis_tests::{Client, Network, Roles, status, wait_for};
 use trellis_types::{JobId, Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
@@ -55,8 +55,15 @@ fn two_of_three_freeze_for_twenty_seconds() {
     };
     // The node does not know yet: this one is handed to the leader, and nobody knows what becomes of it.
     doubtful.send(&put).expect("sent");
-    // By now the node has noticed: what comes is not handed to anybody.
-    thread::sleep(Duration::from_millis(2000));
+    // Once the node has noticed, what comes is not handed to anybody.
+    let admin = cluster.admin_address(roles.followers[0]);
+    wait_for("node that knows no leader", || {
+        let seen = status(admin)?;
+        match seen["leader"].is_null() {
+            true => Ok(()),
+            false => Err(io::Error::other(seen["leader"].to_string())),
+        }
+    });
     let asked = Instant::now();
     producer.send(&put).expect("sent");
     reader.send(&Request::Peek(JobId(1 << 40))).expect("sent");

@@ -25,8 +25,9 @@ use config::Said;
 use exit::{Ended, Exit};
 use settings::Settings;
 
-/// Everything in the process allocates from it, RocksDB too: it gives back what a wave of jobs
-/// took, and takes less time than the system's own (docs/performance.md).
+/// It gives back what a wave of jobs took, and takes less time than the system's own
+/// (docs/performance.md). RocksDB's C++ keeps to the system's: were this one to replace `malloc`,
+/// no process could start under a library that fakes its clock, as the stories of faults do.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
