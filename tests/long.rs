@@ -55,7 +55,9 @@ fn two_of_three_freeze_for_twenty_seconds() {
     };
     // The node does not know yet: this one is handed to the leader, and nobody knows what becomes of it.
     doubtful.send(&put).expect("sent");
-    // Once the node has noticed, what comes is not handed to anybody.
+    // The stream to the leader is given up after two seconds of silence, and the leader is not
+    // believed in any more: what comes now is not handed to anybody.
+    thread::sleep(Duration::from_millis(2300).saturating_sub(begun.elapsed()));
     let admin = cluster.admin_address(roles.followers[0]);
     wait_for("node that knows no leader", || {
         let seen = status(admin)?;

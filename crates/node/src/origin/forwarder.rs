@@ -138,6 +138,8 @@ impl ForwardStream<'_> {
             }
         }
         let mut came_to_something = false;
+        // Counts from the last word of the leader, however much this node has to say meanwhile.
+        let mut silent_at = tokio::time::Instant::now() + SILENCE_MAX;
         loop {
             while let Some((_, batch)) = self.core.with_origin(|origin| origin.hand(self.origin)) {
                 if !send(&up, Up::Batch(batch)) {
@@ -148,7 +150,7 @@ impl ForwardStream<'_> {
                 return came_to_something;
             }
             tokio::select! {
-                answer = tokio::time::timeout(SILENCE_MAX, answers.next()) => {
+                answer = tokio::time::timeout_at(silent_at, answers.next()) => {
                     let ping = match answer {
                         Ok(Some(Ok(pb::ForwardDown { down: Some(Down::Ping(ping)) }))) => ping,
                         Ok(end) => {
@@ -161,6 +163,7 @@ impl ForwardStream<'_> {
                         }
                     };
                     came_to_something = true;
+                    silent_at = tokio::time::Instant::now() + SILENCE_MAX;
                     let number = ping.number;
                     self.hear(&ping);
                     if ping.ended {
