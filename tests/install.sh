@@ -124,11 +124,28 @@ install_peers() {
     # Debian's server can't sync before it acknowledges, so it comes as a Go module.
     nats=v2.15.3
     if ! "$BUILD_CACHE/peers/nats-server" --version 2>/dev/null | grep -qx "nats-server: $nats"; then
-        has go || (apt_install golang-go) || true
+        has go || (apt_install golang-go ca-certificates) || true
         say "install: go install nats-server $nats"
-        GOBIN=$BUILD_CACHE/peers go install "github.com/nats-io/nats-server/v2@$nats" >&2 ||
-            say "install: going on without NATS"
+        { go=$(go_of_modules) && GOTOOLCHAIN=auto GOBIN=$BUILD_CACHE/peers "$go" install \
+            "github.com/nats-io/nats-server/v2@$nats" >&2; } || say "install: going on without NATS"
     fi
+}
+
+# Prints a Go that fetches the toolchain which a module asks for. Before 1.21 it did not, but the toolchain is a module
+# too; what is to be run in it has to be made so, as newer ones do.
+go_of_modules() {
+    wanted=go1.26.0
+    found=$(go env GOVERSION) || return 1
+    if [ "$(printf '%s\n' go1.21 "$found" | sort -V | head -n 1)" = go1.21 ]; then
+        echo go
+        return 0
+    fi
+    say "install: go mod download $wanted"
+    toolchain=golang.org/toolchain@v0.0.1-$wanted.$(go env GOOS)-$(go env GOARCH)
+    dir=$(go mod download -json "$toolchain" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    [ -n "$dir" ] || return 1
+    find "$dir/bin" "$dir/pkg/tool" -type f -exec chmod a+x {} +
+    echo "$dir/bin/go"
 }
 
 case $group in
