@@ -49,6 +49,10 @@ const APPEND_ENTRIES_MAX: u64 = 4096;
 /// Entries that are purged in one go.
 const PURGE_BATCH: u64 = 1024;
 
+/// openraft's tick is so many times slower than it would choose by the heartbeat: 60 ms instead of
+/// 20 ms, beside election time-outs of half a second and more.
+const TICK_STRETCH: u64 = 3;
+
 impl ConsensusSettings {
     /// As openraft has them.
     ///
@@ -57,10 +61,17 @@ impl ConsensusSettings {
     /// A sentence, if the timings contradict each other.
     pub(crate) fn to_raft(self) -> Result<Config, String> {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let election_max = ms(self.election_max);
+        let (heartbeat, election_max) = (ms(self.heartbeat), ms(self.election_max));
+        // Heartbeats are sent by `watchers::show_leader`. What is left for openraft's own interval is
+        // to pace its tick (a fifth of it), which an idle node wakes up for: it looks at nothing but
+        // whether to stand for election.
+        let unhurried = heartbeat
+            .saturating_mul(TICK_STRETCH)
+            .min(ms(self.election_min) * 3 / 5);
         let config = Config {
             cluster_name: "trellis".into(),
-            heartbeat_interval: ms(self.heartbeat),
+            heartbeat_interval: heartbeat.max(unhurried),
+            enable_heartbeat: false,
             election_timeout_min: ms(self.election_min),
             election_timeout_max: election_max,
             install_snapshot_timeout: ms(self.snapshot_install),
@@ -95,7 +106,11 @@ mod tests {
         let config = ConsensusSettings::default()
             .to_raft()
             .expect("sound timings");
-        assert_eq!(config.heartbeat_interval, 100);
+        assert_eq!(ConsensusSettings::default().heartbeat.as_millis(), 100);
+        assert!(
+            !config.enable_heartbeat && config.heartbeat_interval == 300,
+            "heartbeats are sent by ourselves, and openraft's tick is slow"
+        );
         assert_eq!(
             (config.election_timeout_min, config.election_timeout_max),
             (500, 900)
@@ -118,5 +133,13 @@ mod tests {
             ..ConsensusSettings::default()
         };
         assert!(settings.to_raft().is_err());
+        let settings = ConsensusSettings {
+            heartbeat: Duration::from_millis(500),
+            ..ConsensusSettings::default()
+        };
+        assert!(
+            settings.to_raft().is_err(),
+            "a heartbeat as rare as elections"
+        );
     }
 }

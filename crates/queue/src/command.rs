@@ -65,6 +65,16 @@ pub enum Command {
         /// At most so many.
         bound: u32,
     },
+    /// A portion of a kick that is too large for one entry: looks at one kind of jobs only, so that
+    /// what comes behind the last buried one is not kicked as well.
+    KickPortion {
+        /// The used tube.
+        tube: TubeName,
+        /// At most so many.
+        bound: u32,
+        /// Delayed jobs instead of buried ones.
+        delayed: bool,
+    },
     /// Makes one buried or delayed job ready (5.12).
     KickJob {
         /// Which.

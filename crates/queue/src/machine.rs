@@ -129,7 +129,7 @@ impl Machine {
         self.touch(Key::Meta);
         // A new leader's clock may lag behind the old one's; time in the log never runs back.
         self.meta.now = self.meta.now.max(entry.at);
-        self.fall_due(&mut out);
+        self.fall_due(bound_of(&entry.content), &mut out);
         match &entry.content {
             Content::Batches(batches) => {
                 for batch in batches {
@@ -167,6 +167,14 @@ impl Machine {
         let sequence = self.meta.next_sequence;
         self.meta.next_sequence = sequence.saturating_add(1);
         sequence
+    }
+}
+
+/// How many due events may come before the commands of an entry.
+fn bound_of(content: &Content) -> usize {
+    match content {
+        Content::Batches(_) => limits::DUE_PER_BATCHES_MAX,
+        Content::Leader(_) => limits::DUE_PER_TICK_MAX,
     }
 }
 

@@ -29,9 +29,18 @@ pub const SAFETY_MARGIN_MS: u64 = 1_000;
 /// of the feature level.
 pub const PASSED_OVER_LOOK_MS: u64 = 500;
 
-/// Due events that one entry fires at most, so that a mass expiry cannot stall apply. A constant
-/// of the feature level: every node must stop at the same event.
-pub const DUE_PER_ENTRY_MAX: usize = 1_000;
+/// Due events that an entry of the leader itself (a tick) fires at most, so that a mass expiry
+/// cannot stall apply: about half a millisecond of work. A constant of the feature level: every
+/// node must stop at the same event.
+pub const DUE_PER_TICK_MAX: usize = 250;
+
+/// Due events that an entry with clients' commands fires at most: those clients wait for the entry.
+/// A constant of the feature level, as above.
+pub const DUE_PER_BATCHES_MAX: usize = 50;
+
+/// Jobs that one command of a kick moves at most; a larger kick is carried out in portions, between
+/// which others' commands have their turn. About half a millisecond of work.
+pub const KICK_PORTION_JOBS: u32 = 250;
 
 /// Largest job id: a 44-bit sequence, so that bits for several groups fit above it and every id
 /// stays below 2^53 (architecture, section 13). At it, puts are refused.

@@ -128,6 +128,11 @@ impl Consensus {
         self.0.raft.run();
         self.0.front.set_running(true);
         tokio::spawn(watchers::watch_role(self.clone()));
+        tokio::spawn(watchers::show_leader(
+            self.0.raft.clone(),
+            self.0.role.subscribe(),
+            self.0.settings.heartbeat,
+        ));
         tokio::spawn(watchers::watch_log(
             self.0.raft.clone(),
             self.0.store.clone(),

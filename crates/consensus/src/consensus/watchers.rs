@@ -1,10 +1,15 @@
 //! What runs beside Raft for as long as it lives.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use openraft::{
     Raft, ServerState, async_runtime::watch::WatchReceiver, errors::Fatal,
     metrics::RaftServerMetrics,
+};
+
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
 };
 
 use super::Consensus;
@@ -32,6 +37,36 @@ pub(super) async fn watch_role(this: Consensus) {
         Err(Fatal::StorageError(error)) => fail_stop(error),
         Err(Fatal::Panicked) => fail_stop("raft has panicked"),
         Err(Fatal::Stopped) | Ok(()) => {}
+    }
+}
+
+/// Shows whoever follows that this node leads, for as long as it does. openraft would do it at its
+/// next tick, so its tick would have to be as fine as the heartbeat is to be exact, on every node.
+pub(super) async fn show_leader(
+    raft: Raft<TypeConfig, StateMachine>,
+    mut role: watch::Receiver<Role>,
+    every: Duration,
+) {
+    while role.wait_for(|role| role.leads().is_some()).await.is_ok() {
+        let mut beats = interval(every);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = beats.tick() => {
+                    if raft.trigger().heartbeat().await.is_err() {
+                        return;
+                    }
+                }
+                changed = role.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    if role.borrow_and_update().leads().is_none() {
+                        break;
+                    }
+                }
+            }
+        }
     }
 }
 

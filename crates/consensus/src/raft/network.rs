@@ -166,12 +166,14 @@ impl Connection {
         ))
     }
 
-    /// One request, one reply: a heartbeat.
+    /// One request, one reply: a heartbeat. The next one is sent when this one is answered or was
+    /// due to be followed, whatever openraft would allow it.
     async fn heartbeat(
         &self,
         request: AppendEntriesRequest<TypeConfig>,
         limit: Duration,
     ) -> Rpc<StreamAppendResult<TypeConfig>> {
+        let limit = limit.min(self.settings.heartbeat);
         let call = self
             .transport
             .heartbeat(&self.target, append_request(request));

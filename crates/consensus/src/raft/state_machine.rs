@@ -306,7 +306,9 @@ fn may_take_long(entry: &trellis_queue::Entry) -> bool {
             let commands = batches.iter().flat_map(|batch| &batch.items);
             let kicked: u64 = commands
                 .map(|item| match item.command {
-                    Command::Kick { bound, .. } => u64::from(bound),
+                    Command::Kick { bound, .. } | Command::KickPortion { bound, .. } => {
+                        u64::from(bound)
+                    }
                     _ => 0,
                 })
                 .sum();

@@ -95,6 +95,11 @@ impl Merger {
             .map_or(0, |next| next - 1)
     }
 
+    /// Whether an entry is proposed and neither applied nor failed.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
     /// What waits, as one entry, if another may be in flight.
     pub(crate) fn merge(&mut self) -> Option<Merged> {
         // One huge entry after the other: many at once would keep followers so busy that they

@@ -36,6 +36,13 @@ const PROPOSE_MAX: Duration = Duration::from_secs(1);
 /// A Tick that failed is proposed again after this time: openraft refuses at once while no majority
 /// acknowledges the leader, and may notice that sooner than [`TermOfOffice::look`] does.
 const TICK_AGAIN: Duration = Duration::from_millis(20);
+/// While others work, the leader rests after a Tick that has left something over: so many times as
+/// long as the Tick took, at most so long. A million jobs that fall due at once then share the
+/// nodes with everybody instead of taking them.
+const STORM_REST_FACTOR: u32 = 2;
+const STORM_REST_MAX: Duration = Duration::from_millis(20);
+/// Others work if there was an entry of theirs within this time.
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// An OpenOrigin is proposed again after this time.
 const OPEN_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -72,6 +79,11 @@ pub(super) struct TermOfOffice {
     tick: bool,
     /// When the last one failed.
     tick_failed: Option<Instant>,
+    /// When the last one was proposed, and when the next may be if there was more to do.
+    tick_began: Instant,
+    tick_rests: Instant,
+    /// When an entry of clients was proposed last.
+    others: Option<Instant>,
     proposed_open: BTreeMap<OriginId, Instant>,
     checks: u64,
     took_office: Instant,
@@ -100,6 +112,9 @@ impl TermOfOffice {
             receipts: FuturesUnordered::new(),
             tick: planted(Bug::TtrLostAtFailover) && last > Timestamp(0),
             tick_failed: None,
+            tick_began: now,
+            tick_rests: now,
+            others: None,
             proposed_open: BTreeMap::new(),
             checks: 0,
             took_office: now,
@@ -177,16 +192,27 @@ impl TermOfOffice {
         if self.tick || self.silent() {
             return None;
         }
-        let next = self.consensus.with_machine(|machine| machine.next_due())?;
-        let now = self.now();
-        let rest = self
+        let (next, applied) = self
+            .consensus
+            .with_machine(|machine| (machine.next_due(), machine.now()));
+        let (next, now) = (next?, self.now());
+        let mut rest = self
             .tick_failed
             .map(|failed| TICK_AGAIN.saturating_sub(crate::since(failed)))
             .unwrap_or_default();
+        if next <= applied {
+            // The bound of an entry has left it over.
+            if self.merger.is_busy() {
+                // What is on its way takes some of it along, and this is asked again when it is applied.
+                return None;
+            }
+            rest = rest.max(self.tick_rests.saturating_duration_since(crate::now()));
+        }
         if next > now || !rest.is_zero() {
             return Some(rest.max(Duration::from_millis(next.ms_since(now))));
         }
         self.tick = true;
+        self.tick_began = crate::now();
         self.propose(Vec::new(), vec![LeaderCommand::Tick], What::Tick)
             .await;
         None
@@ -266,6 +292,7 @@ impl TermOfOffice {
         while !self.silent()
             && let Some(merged) = self.merger.merge()
         {
+            self.others = Some(crate::now());
             self.propose(merged.batches, Vec::new(), What::Batches(merged.origins))
                 .await;
         }
@@ -312,7 +339,15 @@ impl TermOfOffice {
             }
             What::Tick => {
                 self.tick = false;
-                self.tick_failed = result.is_err().then(crate::now);
+                let now = crate::now();
+                self.tick_failed = result.is_err().then_some(now);
+                let disturbs = self
+                    .others
+                    .is_some_and(|at| now.saturating_duration_since(at) <= OTHERS_WITHIN);
+                if disturbs {
+                    let took = now.saturating_duration_since(self.tick_began);
+                    self.tick_rests = now + (took * STORM_REST_FACTOR).min(STORM_REST_MAX);
+                }
             }
             What::Commands(done) => {
                 if let Err(error) = &result {

@@ -32,6 +32,10 @@ use tasks::{draw_runs, look_after};
 
 /// How often leases and overdue commands are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while nobody waits for a leader: whoever comes then waits for seconds before it matters.
+const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How exactly the end of the lease is looked at.
+const FENCE_LOOK: Duration = Duration::from_millis(10);
 /// A node is ready while it has heard a leader that counts within this time.
 pub const READY_WITHIN: Duration = Duration::from_secs(5);
 

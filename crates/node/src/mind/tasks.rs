@@ -1,11 +1,10 @@
 use std::{io, sync::Arc};
 
-use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 use trellis_consensus::{blocking, fail_stop};
 use trellis_types::{OriginId, Run};
 
-use super::{Inner, LOOK_INTERVAL};
+use super::{FENCE_LOOK, IDLE_LOOK_INTERVAL, Inner, LOOK_INTERVAL};
 use crate::{CloseReason, origin::Phase};
 
 /// Draws a run whenever there is no origin: at the start, and after every fence.
@@ -45,21 +44,29 @@ pub(super) async fn draw_runs(
 
 /// Fences when no leader is heard, and tells clients whose commands have waited too long.
 pub(super) async fn look_after(core: Arc<Inner>) {
-    let mut looks = tokio::time::interval(LOOK_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let fence_after = core.settings.fence_after();
+    // A command that comes in between is looked at long before it is overdue.
+    let idle = (core.settings.commit_timeout / 2).clamp(LOOK_INTERVAL, IDLE_LOOK_INTERVAL);
+    let mut pause = LOOK_INTERVAL;
     loop {
-        looks.tick().await;
+        tokio::time::sleep(pause).await;
         let now = crate::now();
         let heard = *core.heard.lock();
-        core.with_origin(|origin| {
-            let silent = heard.is_none_or(|heard| {
-                now.saturating_duration_since(heard) > core.settings.fence_after()
-            });
+        let waits = core.with_origin(|origin| {
+            let silent =
+                heard.is_none_or(|heard| now.saturating_duration_since(heard) > fence_after);
             if silent && matches!(origin.phase(), Phase::Open(_)) {
                 warn!("no leader heard for too long: sessions are given up");
                 origin.fence(CloseReason::Fenced);
             }
             origin.overdue(now);
+            origin.waits_for_a_leader()
         });
+        pause = if waits { LOOK_INTERVAL } else { idle };
+        if let Some(heard) = heard {
+            // Not later than the moment at which it has to be fenced.
+            let left = fence_after.saturating_sub(crate::since(heard));
+            pause = pause.min((left + FENCE_LOOK).max(FENCE_LOOK));
+        }
     }
 }

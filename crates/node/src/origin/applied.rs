@@ -67,7 +67,7 @@ impl Origin {
         for (rider, verdict) in batch.riders.into_iter().zip(verdicts) {
             match rider {
                 Rider::Call { connection, slot } => {
-                    self.verdict(connection, slot, batch.number, verdict, bodies);
+                    self.verdict(connection, slot, batch.number, verdict, bodies, now);
                 }
                 Rider::TubeRef { tube, set, waiter } => {
                     let held = set && matches!(verdict, Verdict::Answer(Word::Referenced));
@@ -97,6 +97,7 @@ impl Origin {
         batch: u64,
         verdict: &Verdict,
         bodies: &dyn Bodies,
+        now: Instant,
     ) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -109,6 +110,11 @@ impl Origin {
             return;
         }
         match verdict {
+            Verdict::Answer(Word::Kicked(count)) => {
+                if let Some(answer) = session.kicked(place, *count, now) {
+                    session.answered(place, answer);
+                }
+            }
             Verdict::Answer(word) => {
                 let answer = answer_of(word, bodies);
                 if matches!(

@@ -451,6 +451,11 @@ impl Origin {
         )
     }
 
+    /// Whether anything may come to be overdue.
+    pub(crate) fn waits_for_a_leader(&self) -> bool {
+        self.left().1 > 0 || !self.reading.is_empty()
+    }
+
     /// Connections of this node that use and that watch `tube`.
     pub(crate) fn interest(&self, tube: &trellis_types::TubeName) -> (u64, u64) {
         self.outbound.tubes.counts(tube)

@@ -103,6 +103,11 @@ impl Machine {
             Command::Bury { job, priority } => self.bury(session, *job, *priority),
             Command::Touch { job } => self.touch_job(session, *job),
             Command::Kick { tube, bound } => self.kick(tube, *bound, out),
+            Command::KickPortion {
+                tube,
+                bound,
+                delayed,
+            } => self.kick_portion(tube, *bound, !*delayed, out),
             Command::KickJob { job } => self.kick_job(*job, out),
             Command::PauseTube { tube, delay } => self.pause_tube(tube, *delay, out),
             Command::EndWait => {

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use trellis_types::{JobId, SessionId, Timestamp, limits};
+use trellis_types::{JobId, SessionId, Timestamp};
 
 use super::Machine;
 use crate::{Answer, Outcome, TubeId};
@@ -61,14 +61,14 @@ impl Machine {
     }
 
     /// Lets everything happen that is due, in order of (due moment, kind, id), at most
-    /// [`limits::DUE_PER_ENTRY_MAX`] per entry; the rest comes with the next one.
+    /// `bound`; the rest comes with the next entry.
     ///
     /// What begins here (the TTR of a job handed to a waiter) begins now, not at the moment at
     /// which it was due: a pause of the cluster eats no worker's time.
     ///
     /// Source: architecture, section 3.
-    pub(super) fn fall_due(&mut self, out: &mut Outcome) {
-        for _ in 0..limits::DUE_PER_ENTRY_MAX {
+    pub(super) fn fall_due(&mut self, bound: usize, out: &mut Outcome) {
+        for _ in 0..bound {
             match self.due.first() {
                 Some((at, kind)) if at <= self.meta.now => self.fire(kind, out),
                 _ => return,

@@ -4,7 +4,7 @@ use super::{
     Machine,
     jobs::{Job, Standing},
 };
-use crate::{Answer, Outcome};
+use crate::{Answer, Outcome, TubeId};
 
 impl Machine {
     /// Makes up to `bound` buried jobs of a tube ready, oldest burial first; only if there is none
@@ -20,6 +20,25 @@ impl Machine {
             .tubes
             .get(&tube)
             .is_some_and(|tube| !tube.buried.is_empty());
+        self.kick_all(tube, bound, of_buried, out)
+    }
+
+    /// Makes up to `bound` jobs of a tube ready: of the buried ones, oldest burial first, or of the
+    /// delayed ones, soonest first. A kick of many is carried out in such portions.
+    pub(super) fn kick_portion(
+        &mut self,
+        tube: &TubeName,
+        bound: u32,
+        of_buried: bool,
+        out: &mut Outcome,
+    ) -> Answer {
+        match self.names.get(tube).copied() {
+            Some(tube) => self.kick_all(tube, bound, of_buried, out),
+            None => Answer::Kicked(0),
+        }
+    }
+
+    fn kick_all(&mut self, tube: TubeId, bound: u32, of_buried: bool, out: &mut Outcome) -> Answer {
         let mut kicked = 0_u32;
         while kicked < bound {
             let next = self.tubes.get(&tube).and_then(|tube| {

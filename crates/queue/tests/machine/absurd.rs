@@ -58,6 +58,13 @@ fn command() -> impl Strategy<Value = Command> {
         job().prop_map(|job| Command::Touch { job }),
         job().prop_map(|job| Command::Delete { job }),
         job().prop_map(|job| Command::KickJob { job }),
+        (tube(), any::<u32>(), any::<bool>()).prop_map(|(tube, bound, delayed)| {
+            Command::KickPortion {
+                tube,
+                bound,
+                delayed,
+            }
+        }),
         (tube(), any::<u32>()).prop_map(|(tube, bound)| Command::Kick { tube, bound }),
         (tube(), seconds()).prop_map(|(tube, delay)| Command::PauseTube { tube, delay }),
         Just(Command::CloseSession),

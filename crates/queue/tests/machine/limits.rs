@@ -126,7 +126,11 @@ fn the_feature_level_is_never_lowered() {
 fn an_entry_lets_only_so_much_fall_due() {
     let mut story = Story::begins();
     let ann = story.person();
-    let more = limits::DUE_PER_ENTRY_MAX as u64 + 7;
+    let (with_commands, tick) = (
+        limits::DUE_PER_BATCHES_MAX as u64,
+        limits::DUE_PER_TICK_MAX as u64,
+    );
+    let more = with_commands + tick + 7;
     for from in (0..more).step_by(53) {
         let puts = (from..more.min(from + 53)).map(|_| (ann, put("mail", 0, 1, 9, "")));
         story.batch(puts.collect());
@@ -135,7 +139,7 @@ fn an_entry_lets_only_so_much_fall_due() {
     let first = story.at(1).put(ann, "mail");
     assert_eq!(
         story.server().ready,
-        limits::DUE_PER_ENTRY_MAX as u64 + 1,
+        with_commands + 1,
         "commands run all the same"
     );
     assert_eq!(first, JobId(more + 1));
@@ -144,6 +148,8 @@ fn an_entry_lets_only_so_much_fall_due() {
         Some(Timestamp(1_000)),
         "more is due at once"
     );
+    story.tick();
+    assert_eq!(story.server().delayed, 7, "a tick has room for more");
     story.tick();
     assert_eq!(story.server().delayed, 0);
     assert_eq!(

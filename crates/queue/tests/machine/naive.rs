@@ -117,8 +117,12 @@ impl Naive {
         if entry.at > self.now {
             self.now = entry.at;
         }
+        let bound = match &entry.content {
+            Content::Batches(_) => limits::DUE_PER_BATCHES_MAX,
+            Content::Leader(_) => limits::DUE_PER_TICK_MAX,
+        };
         let mut fired = 0;
-        while fired < limits::DUE_PER_ENTRY_MAX && self.fire_one() {
+        while fired < bound && self.fire_one() {
             fired += 1;
         }
         match &entry.content {

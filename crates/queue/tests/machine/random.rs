@@ -235,6 +235,13 @@ fn command() -> impl Strategy<Value = Command> {
         4 => (job(), priority()).prop_map(|(job, priority)| Command::Bury { job, priority }),
         3 => job().prop_map(|job| Command::Touch { job }),
         3 => (tube(), 0..4_u32).prop_map(|(tube, bound)| Command::Kick { tube, bound }),
+        2 => (tube(), 0..4_u32, any::<bool>()).prop_map(|(tube, bound, delayed)| {
+            Command::KickPortion {
+                tube,
+                bound,
+                delayed,
+            }
+        }),
         2 => job().prop_map(|job| Command::KickJob { job }),
         2 => (tube(), few).prop_map(|(tube, delay)| Command::PauseTube { tube, delay }),
         2 => Just(Command::EndWait),

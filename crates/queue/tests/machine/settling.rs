@@ -1,6 +1,6 @@
 //! How a hold ends, and what comes after: release, burial, kick, delete.
 
-use trellis_queue::Answer;
+use trellis_queue::{Answer, Command};
 use trellis_types::{JobId, Priority, Seconds};
 
 use crate::story::Story;
@@ -110,6 +110,34 @@ fn a_burial_replaces_the_priority_and_leaves_the_delay() {
         Some(better),
         "the new priority decides"
     );
+}
+
+/// What is carried out in portions must not go on with delayed jobs behind the last buried one.
+#[test]
+fn a_portion_of_a_kick_looks_at_one_kind_only() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let late = story.put_as(ann, "mail", 0, 9, 60);
+    let laid = story.put(ann, "mail");
+    story.reserves_job(ann, laid);
+    story.bury(ann, laid, 0);
+    let portion = |story: &mut Story, delayed| {
+        let tube = crate::story::name("mail");
+        story.answer(
+            ann,
+            Command::KickPortion {
+                tube,
+                bound: 9,
+                delayed,
+            },
+        )
+    };
+    assert_eq!(portion(&mut story, false), Answer::Kicked(1));
+    assert_eq!(portion(&mut story, false), Answer::Kicked(0));
+    assert_eq!((story.state(laid), story.state(late)), ("ready", "delayed"));
+    assert_eq!(portion(&mut story, true), Answer::Kicked(1));
+    assert_eq!(portion(&mut story, true), Answer::Kicked(0));
+    assert_eq!(story.state(late), "ready");
 }
 
 /// 89, 90.

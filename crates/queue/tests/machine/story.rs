@@ -181,7 +181,7 @@ impl Story {
             .expect("one command, one verdict")
     }
 
-    fn answer(&mut self, who: SessionId, command: Command) -> Answer {
+    pub(crate) fn answer(&mut self, who: SessionId, command: Command) -> Answer {
         match self.says(who, command) {
             Verdict::Answer(answer) => answer,
             other => panic!("no answer but {other:?}"),

@@ -56,6 +56,7 @@ fn number(command: &Command) -> Option<u32> {
         Command::EndWait => 12,
         Command::CloseSession => 13,
         Command::TubeRef { .. } => 14,
+        Command::KickPortion { .. } => 15,
         Command::Undecodable => return None,
     })
 }
@@ -106,6 +107,15 @@ fn fields(command: &Command, out: &mut impl Fields) {
         Command::Kick { tube, bound } => {
             out.bytes(1, tube.as_str().as_bytes());
             out.uint(2, (*bound).into());
+        }
+        Command::KickPortion {
+            tube,
+            bound,
+            delayed,
+        } => {
+            out.bytes(1, tube.as_str().as_bytes());
+            out.uint(2, (*bound).into());
+            out.uint(3, (*delayed).into());
         }
         Command::PauseTube { tube, delay } => {
             out.bytes(1, tube.as_str().as_bytes());
@@ -225,6 +235,11 @@ fn command(command: pb::item::Command) -> Option<Command> {
             tube: name(&kick.tube)?,
             bound: kick.bound,
         },
+        Wire::KickPortion(kick) => Command::KickPortion {
+            tube: name(&kick.tube)?,
+            bound: kick.bound,
+            delayed: kick.delayed,
+        },
         Wire::KickJob(kick) => Command::KickJob {
             job: JobId(kick.job),
         },
@@ -289,6 +304,13 @@ mod tests {
             (job.clone(), priority).prop_map(|(job, priority)| Command::Bury { job, priority }),
             job.clone().prop_map(|job| Command::Touch { job }),
             (any_tube(), any::<u32>()).prop_map(|(tube, bound)| Command::Kick { tube, bound }),
+            (any_tube(), any::<u32>(), any::<bool>()).prop_map(|(tube, bound, delayed)| {
+                Command::KickPortion {
+                    tube,
+                    bound,
+                    delayed,
+                }
+            }),
             job.prop_map(|job| Command::KickJob { job }),
             (any_tube(), seconds()).prop_map(|(tube, delay)| Command::PauseTube { tube, delay }),
             Just(Command::EndWait),

@@ -102,9 +102,11 @@ impl Connection {
                 _ => {}
             }
         }
-        let mut command = self.command(&self.slots[place].call)?;
+        let mut command = self.command_of(place, &self.slots[place].call)?;
         match &mut command {
-            Command::Put { tube, .. } | Command::Kick { tube, .. } => *tube = used.clone(),
+            Command::Put { tube, .. }
+            | Command::Kick { tube, .. }
+            | Command::KickPortion { tube, .. } => *tube = used.clone(),
             Command::Reserve { tubes, .. } => {
                 if let Some(watched) = watched {
                     *tubes = watched;

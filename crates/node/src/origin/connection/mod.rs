@@ -1,4 +1,5 @@
 mod commands;
+mod kicking;
 #[cfg(feature = "model")]
 mod model;
 mod pump;
@@ -13,6 +14,7 @@ use super::{
     batches::{OWN_BYTES, Rider, own_item},
 };
 use crate::{Answer, Call, CloseReason, Counters, Line};
+use kicking::Kicking;
 
 /// One client of this node, and the calls that it has not been answered yet.
 ///
@@ -49,6 +51,8 @@ pub(crate) struct Connection {
     guard: Option<u64>,
     /// How many reserves may be submitted together.
     portion: usize,
+    /// A kick in portions is under way: what stands behind it waits for its end.
+    kicks: bool,
     /// Answers on their way to the line.
     ready: Vec<Answer>,
     /// Whether this connection wants [`Self::pump`] after the events of an entry.
@@ -64,6 +68,8 @@ pub(crate) struct Slot {
     /// Submitted as a reserve that may park: counted in [`Connection::reserves`].
     parks: bool,
     undo: Option<Undo>,
+    /// How far a kick is that is carried out in portions.
+    kicking: Kicking,
 }
 
 pub(crate) enum State {
@@ -121,6 +127,7 @@ impl Connection {
             parked: 0,
             guard: None,
             portion: usize::MAX,
+            kicks: false,
             ready: Vec::new(),
             touched: false,
         }
@@ -136,6 +143,7 @@ impl Connection {
             counted: false,
             parks: false,
             undo: None,
+            kicking: Kicking::default(),
         });
     }
 

@@ -36,6 +36,7 @@ impl Connection {
             parked: self.parked,
             guard: self.guard,
             portion: self.portion,
+            kicks: self.kicks,
             ready: Vec::new(),
             touched: self.touched,
         }
@@ -46,12 +47,12 @@ impl Connection {
         (self.id, self.first, self.held).hash(hash);
         (&self.used, &self.watched).hash(hash);
         (self.half, self.over, self.end_wait, self.known).hash(hash);
-        (self.reserves, self.parked, self.portion).hash(hash);
+        (self.reserves, self.parked, self.portion, self.kicks).hash(hash);
         self.guard.map(|number| batches.age_of(number)).hash(hash);
         for slot in &self.slots {
             // Which it is follows from its number: a client of a world follows its script.
             discriminant(&slot.call).hash(hash);
-            (slot.parks, &slot.undo).hash(hash);
+            (slot.parks, &slot.undo, slot.kicking).hash(hash);
             slot.since
                 .map(|since| since.duration_since(begin))
                 .hash(hash);
@@ -107,6 +108,7 @@ impl Slot {
             counted: self.counted,
             parks: self.parks,
             undo: self.undo.clone(),
+            kicking: self.kicking,
         }
     }
 }

@@ -59,6 +59,10 @@ impl Connection {
         {
             return false;
         }
+        // The kick itself is not under way while it is held for its next portion.
+        if self.kicks {
+            return false;
+        }
         let state = match &self.slots[place].call {
             Call::Quit => return false,
             Call::Refused { tag, .. } => State::Answered(Answer::Refused(*tag)),
@@ -97,11 +101,16 @@ impl Connection {
                 State::Reading
             }
             Call::Put { .. } if overdue => State::Answered(Answer::Draining),
+            // What it has done so far is done.
+            Call::Kick { .. } if overdue && self.slots[place].kicking.kicked > 0 => {
+                State::Answered(Answer::Kicked(self.slots[place].kicking.kicked))
+            }
             _ if overdue => State::Answered(Answer::InternalError),
             call => {
-                let Some(command) = self.command(call) else {
+                let Some(command) = self.command_of(place, call) else {
                     return false;
                 };
+                self.kicks = matches!(command, Command::KickPortion { .. });
                 if may_park(&command) {
                     if self.reserves >= self.portion {
                         return false;

@@ -18,6 +18,10 @@ impl Connection {
             if std::mem::replace(&mut slot.parks, false) {
                 self.reserves = self.reserves.saturating_sub(1);
             }
+            if matches!(slot.call, Call::Kick { .. }) {
+                // It is the last that is not held, if it is one in portions.
+                self.kicks = false;
+            }
             slot.state = State::Held;
             self.held += 1;
             self.held_bytes += slot.call.bytes();

@@ -170,22 +170,13 @@ impl Naive {
             },
             Command::Kick { tube, bound } => {
                 let of_buried = self.first_buried(tube).is_some();
-                let mut kicked = 0;
-                while kicked < *bound {
-                    let next = if of_buried {
-                        self.first_buried(tube)
-                    } else {
-                        self.first_delayed(tube)
-                    };
-                    let Some(next) = next else { break };
-                    let job = self.find(next).unwrap();
-                    job.state = State::Ready;
-                    job.kicks += 1;
-                    kicked += 1;
-                    self.dispatch();
-                }
-                Answer::Kicked(kicked)
+                self.kick(tube, *bound, of_buried)
             }
+            Command::KickPortion {
+                tube,
+                bound,
+                delayed,
+            } => self.kick(tube, *bound, !*delayed),
             Command::KickJob { job } => match self.find(*job) {
                 Some(found) if matches!(found.state, State::Buried(_) | State::Delayed(_)) => {
                     found.state = State::Ready;
@@ -283,6 +274,24 @@ impl Naive {
             until,
         });
         Verdict::Parked
+    }
+
+    fn kick(&mut self, tube: &TubeName, bound: u32, of_buried: bool) -> Answer {
+        let mut kicked = 0;
+        while kicked < bound {
+            let next = if of_buried {
+                self.first_buried(tube)
+            } else {
+                self.first_delayed(tube)
+            };
+            let Some(next) = next else { break };
+            let job = self.find(next).unwrap();
+            job.state = State::Ready;
+            job.kicks += 1;
+            kicked += 1;
+            self.dispatch();
+        }
+        Answer::Kicked(kicked)
     }
 
     pub(super) fn return_holds(&mut self, whose: impl Fn(SessionId) -> bool) {

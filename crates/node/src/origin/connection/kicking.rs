@@ -1,0 +1,136 @@
+//! A kick of many is carried out in portions, one entry of the log each, so that others have their
+//! turn between them (COMPAT, "kick").
+
+use std::time::Instant;
+
+use trellis_queue::Command;
+use trellis_types::limits::KICK_PORTION_JOBS;
+
+use super::{Connection, State};
+use crate::{Answer, Call};
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Kicking {
+    /// So many jobs are kicked.
+    pub(super) kicked: u32,
+    /// No job was buried, so it is the delayed ones.
+    delayed: bool,
+}
+
+impl Kicking {
+    /// How many jobs the next portion of a kick of `bound` may move.
+    fn portion(self, bound: u32) -> u32 {
+        (bound - self.kicked.min(bound)).min(KICK_PORTION_JOBS)
+    }
+
+    /// The next portion has moved `count` jobs. Whether there may be more to do.
+    fn goes_on(&mut self, bound: u32, count: u32) -> bool {
+        let full = count >= self.portion(bound);
+        self.kicked = self.kicked.saturating_add(count);
+        if self.kicked == 0 && !self.delayed {
+            self.delayed = true;
+            return true;
+        }
+        full && self.kicked < bound
+    }
+}
+
+impl Connection {
+    /// The command of a call at `place` as the session stands now: of a large kick, its next portion.
+    pub(super) fn command_of(&self, place: usize, call: &Call) -> Option<Command> {
+        match call {
+            Call::Kick { bound } if *bound > KICK_PORTION_JOBS => {
+                let kicking = self.slots[place].kicking;
+                Some(Command::KickPortion {
+                    tube: self.used.clone(),
+                    bound: kicking.portion(*bound),
+                    delayed: kicking.delayed,
+                })
+            }
+            call => self.command(call),
+        }
+    }
+
+    /// A kick, or a portion of one, has moved `count` jobs: its answer, if that was all. Else it is
+    /// held again, and ages from `now`; nothing behind it was submitted.
+    pub(in crate::origin) fn kicked(
+        &mut self,
+        place: usize,
+        count: u32,
+        now: Instant,
+    ) -> Option<Answer> {
+        let slot = &mut self.slots[place];
+        let Call::Kick { bound } = slot.call else {
+            return Some(Answer::Kicked(count));
+        };
+        if bound <= KICK_PORTION_JOBS {
+            return Some(Answer::Kicked(count));
+        }
+        self.kicks = false;
+        if !slot.kicking.goes_on(bound, count) {
+            return Some(Answer::Kicked(slot.kicking.kicked));
+        }
+        slot.state = State::Held;
+        slot.since = Some(now);
+        self.held += 1;
+        self.held_bytes += slot.call.bytes();
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the portions of a kick of `bound` ask for, until it is over: (bound, delayed).
+    fn portions(bound: u32, mut buried: u32, mut delayed: u32) -> (Vec<(u32, bool)>, u32) {
+        let (mut kicking, mut asked) = (Kicking::default(), Vec::new());
+        loop {
+            let portion = kicking.portion(bound);
+            asked.push((portion, kicking.delayed));
+            let there = match kicking.delayed {
+                true => &mut delayed,
+                false => &mut buried,
+            };
+            let count = portion.min(*there);
+            *there -= count;
+            if !kicking.goes_on(bound, count) {
+                return (asked, kicking.kicked);
+            }
+        }
+    }
+
+    #[test]
+    fn a_kick_ends_with_the_last_buried_job() {
+        let all = KICK_PORTION_JOBS;
+        assert_eq!(
+            portions(9 * all, 2 * all, 5),
+            (vec![(all, false); 3], 2 * all),
+            "and not with delayed ones, though the second portion was full"
+        );
+        assert_eq!(portions(9 * all, 7, 5), (vec![(all, false)], 7));
+    }
+
+    #[test]
+    fn delayed_jobs_are_kicked_only_when_none_is_buried() {
+        let all = KICK_PORTION_JOBS;
+        assert_eq!(
+            portions(9 * all, 0, all + 1),
+            (vec![(all, false), (all, true), (all, true)], all + 1)
+        );
+        assert_eq!(
+            portions(9 * all, 0, 0),
+            (vec![(all, false), (all, true)], 0)
+        );
+    }
+
+    #[test]
+    fn a_kick_ends_at_its_bound() {
+        let all = KICK_PORTION_JOBS;
+        assert_eq!(
+            portions(all + 1, 9 * all, 0),
+            (vec![(all, false), (1, false)], all + 1)
+        );
+    }
+}
