@@ -4,10 +4,10 @@
 //! reports the CPU that it used itself, so that it is seen not to be the bottleneck, and a run in which any operation
 //! failed says so and ends with exit code 1.
 
+mod comparison;
 mod disk;
 mod drive;
 mod figures;
-mod interrupted;
 mod machine;
 mod pair;
 mod peers;

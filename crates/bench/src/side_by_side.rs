@@ -2,48 +2,26 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 
+use crate::comparison::Comparison;
 use crate::figures::Figures;
 use crate::pair::{median, median_cells};
 use crate::plan::{Load, Mix, Plan, report_failures};
-use crate::servers::{Launch, Server};
+use crate::servers::{Server, Site};
 use crate::{disk, drive, table};
 
 /// `trellis-bench side-by-side`
 #[derive(Debug, Args)]
 pub(crate) struct SideBySideArgs {
-    /// The `trellis` binary.
-    #[arg(long, default_value = "trellis")]
-    trellis: PathBuf,
+    #[command(flatten)]
+    comparison: Comparison,
     /// The `beanstalkd` binary.
     #[arg(long, default_value = "beanstalkd")]
     beanstalkd: PathBuf,
-    /// Where the servers write. It should be on the disk that you mean to use, not in memory.
-    #[arg(long, default_value = "data/bench")]
-    data_dir: PathBuf,
-    /// Seconds that count, in each round.
-    #[arg(long, short = 's', default_value_t = 5.0)]
-    seconds: f64,
-    /// How often each server is measured under each load, in turn.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// Bytes of a job's body.
-    #[arg(long, default_value_t = 256)]
-    body_bytes: usize,
-    /// Nodes of the Trellis cluster.
-    #[arg(long, default_value_t = 3)]
-    nodes: u16,
-    /// Threads that drive.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
     /// Only loads whose name holds this word.
     #[arg(long)]
     only: Option<String>,
-    /// Write the figures of all rounds as JSON into this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
 }
 
 /// A load, with the name under which it is reported.
@@ -121,22 +99,22 @@ const SYNCED: usize = 2;
 
 /// Measures every server under every load and prints one table for each load. False if an operation failed.
 pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
-    std::fs::create_dir_all(&args.data_dir)
-        .with_context(|| format!("can't create {}", args.data_dir.display()))?;
+    let comparison = &args.comparison;
+    let site = Site::new(&comparison.data_dir)?;
     println!(
         "data in {}, where writing and syncing 4 KiB takes {} (median); {} cores; {}-byte bodies; \
          {} rounds of {} s, each server in turn",
-        args.data_dir.display(),
-        table::duration(disk::probe(&args.data_dir)?.p50_us),
+        comparison.data_dir.display(),
+        table::duration(disk::probe(&comparison.data_dir)?.p50_us),
         std::thread::available_parallelism()?,
-        args.body_bytes,
-        args.rounds,
-        args.seconds,
+        comparison.body_bytes,
+        comparison.rounds,
+        comparison.seconds,
     );
     println!(
         "sync: beanstalkd without a log keeps jobs in memory; -b syncs every 50 ms; -b -f0 before it answers; \
          trellis has {} nodes and answers when a majority has synced\n",
-        args.nodes
+        comparison.nodes
     );
 
     let mut sound = true;
@@ -145,7 +123,7 @@ pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
         .iter()
         .filter(|it| args.only.as_ref().is_none_or(|word| it.name.contains(word)))
     {
-        let rounds = measure(args, scenario, &mut sound)?;
+        let rounds = measure(args, scenario, &site, &mut sound)?;
         print_scenario(scenario, &rounds);
         let named = SUBJECTS
             .iter()
@@ -156,10 +134,7 @@ pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
             .collect();
         everything.insert(scenario.name.to_owned(), named?.into());
     }
-    if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&everything)?)
-            .with_context(|| format!("can't write {}", path.display()))?;
-    }
+    comparison.write(&everything)?;
     Ok(sound)
 }
 
@@ -167,48 +142,30 @@ pub(crate) fn run(args: &SideBySideArgs) -> anyhow::Result<bool> {
 fn measure(
     args: &SideBySideArgs,
     scenario: &Scenario,
+    site: &Site,
     sound: &mut bool,
 ) -> anyhow::Result<Vec<Vec<Figures>>> {
-    let dir = args.data_dir.join("run");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir).with_context(|| format!("can't clear {}", dir.display()))?;
-    }
-    let launch = |name: &str| -> anyhow::Result<Launch> {
-        let dir = dir.join(name);
-        std::fs::create_dir_all(&dir)?;
-        let log = args.data_dir.join(format!("{name}.out"));
-        Ok(Launch {
-            dir,
-            log,
-            trace: None,
-        })
-    };
+    let comparison = &args.comparison;
     let beanstalkd = |name: &str, flags: &[&str]| {
-        launch(name).and_then(|launch| Server::beanstalkd(&args.beanstalkd, flags, &launch))
+        Server::beanstalkd(&args.beanstalkd, flags, &site.launch(name)?)
     };
     let servers = [
         beanstalkd("beanstalkd", &[])?,
         beanstalkd("beanstalkd-b", &["-b"])?,
         beanstalkd("beanstalkd-f0", &["-b", "-f0"])?,
-        Server::trellis(&args.trellis, args.nodes, &launch("trellis")?)?,
+        Server::trellis(
+            &comparison.trellis,
+            comparison.nodes,
+            &site.launch("trellis")?,
+        )?,
     ];
 
     let load = Load {
-        dialect: drive::Tongue::Beanstalk,
-        mix: scenario.mix,
-        connections: scenario.connections,
-        depth: scenario.depth,
-        body_bytes: args.body_bytes,
-        tubes: 1,
-        roam: 0,
         rate: scenario.rate,
-        warm_up: 1.0,
-        seconds: args.seconds,
-        threads: args.threads,
-        patience: 30.0,
+        ..comparison.load(scenario.mix, scenario.connections, scenario.depth)
     };
     let mut rounds = vec![Vec::new(); servers.len()];
-    for _ in 0..args.rounds.max(1) {
+    for _ in 0..comparison.rounds.max(1) {
         for (server, figures) in servers.iter().zip(&mut rounds) {
             let found = drive::run(&Plan::new(&server.targets, &load, &server.pids())?)?;
             *sound &= report_failures(&found);

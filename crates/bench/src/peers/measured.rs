@@ -27,6 +27,22 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Nothing measured yet.
+    pub(crate) fn new(task: Task, peer: Peer, disk: disk::Sync, trellis_nodes: u16) -> Self {
+        Self {
+            task,
+            peer,
+            disk,
+            of_peer: Vec::new(),
+            of_trellis: Vec::new(),
+            idle_peer_cores: f64::NAN,
+            idle_trellis_cores: f64::NAN,
+            syncs_of_peer: None,
+            syncs_of_trellis: None,
+            trellis_nodes,
+        }
+    }
+
     /// True if no operation failed.
     pub(crate) fn sound(&self) -> bool {
         self.of_peer
@@ -89,7 +105,6 @@ pub(crate) fn row(
         cores * it.seconds / it.operations as f64 * 1000.0
     };
     let rss = |it: &Figures| it.server_rss_bytes.map_or(f64::NAN, |bytes| bytes as f64);
-    let busiest = |it: &Figures| it.own_cpu_by_thread.iter().copied().fold(0.0, f64::max);
     vec![
         measured.task.to_string(),
         name.to_owned(),
@@ -101,7 +116,7 @@ pub(crate) fn row(
         syncs.map_or_else(|| "-".to_owned(), |it| format!("{it:.1}")),
         format!("{:.3} s", median(figures, per_thousand)),
         format!("{:.0} MiB", median(figures, rss) / f64::from(1 << 20)),
-        format!("{:.0} %", 100.0 * median(figures, busiest)),
+        format!("{:.0} %", 100.0 * client_share(figures)),
         format!(
             "{} / {}",
             table::duration(measured.disk.p50_us),
@@ -109,6 +124,13 @@ pub(crate) fn row(
         ),
         format!("{:.1}", median(figures, |it| it.load_average)),
     ]
+}
+
+/// How much of a core the client's busiest thread took.
+pub(crate) fn client_share(figures: &[Figures]) -> f64 {
+    median(figures, |it| {
+        it.own_cpu_by_thread.iter().copied().fold(0.0, f64::max)
+    })
 }
 
 /// What [`row`] is under.

@@ -7,42 +7,49 @@
 mod bars;
 mod measured;
 mod peer;
+mod standing;
 mod syncs;
 mod task;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Instant;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use self::measured::{HEAD, Measured, row};
 use self::peer::Peer;
-use self::task::{Shape, Task};
+use self::standing::Standing;
+use self::task::Task;
+use crate::comparison::Comparison;
 use crate::figures::{Figures, cpu_seconds_of};
 use crate::plan::{Load, Plan, report_failures};
-use crate::servers::{Launch, Server, version_of};
-use crate::{disk, drive, interrupted, machine, table};
+use crate::servers::{Launch, Server, Site, version_of};
+use crate::{disk, drive, machine, table};
 
-/// Loads for which a bar is set.
-const LOADS: &str = "put:256 put:1 put:1:1000 cycle:256";
-/// Beside the first peer only: a bar of Trellis alone.
-const LOADS_ONCE: &str = "delivery:1";
+/// Loads beside every peer: those for which a bar is set, and for each peer what stands beside them.
+const LOADS: &str = "put:256 cycle:256 put:1:1000";
+/// Beside the first peer only: bars of Trellis alone.
+const LOADS_ONCE: &str = "put:1 delivery:1";
 /// Connections of `--full`, each with puts and with cycles.
 const CONNECTIONS_FULL: &str = "1 16 64 256 1024";
 /// Beside those, with `--full`.
 const LOADS_FULL: &str = "put:1:1000 put:16:64 delivery:1 delivery:16";
+/// Bytes of the bodies with which `--full` does it all once more.
+const BODY_BYTES_FULL: usize = 8192;
+/// Above this share of a core the client's thread may be what limits a figure.
+const CLIENT_BUSY: f64 = 0.9;
 
 /// `trellis-bench peers`
 #[derive(Debug, Args)]
 pub(crate) struct PeersArgs {
-    /// The `trellis` binary.
-    #[arg(long, default_value = "trellis")]
-    trellis: PathBuf,
+    #[command(flatten)]
+    comparison: Comparison,
     /// Peers, with spaces or commas between them; all of them if it is empty.
     #[arg(long, default_value = "")]
     peers: String,
-    /// Loads, as `put:256`, `cycle:64`, `delivery:1`, or with a depth `put:1:1000`; those with a bar if it is empty.
+    /// Loads, as `put:256`, `cycle:64`, `delivery:1`, with a depth `put:1:1000`, with a body's bytes `put:64:1:8192`; those
+    /// with a bar if it is empty.
     #[arg(long, default_value = "")]
     loads: String,
     /// Numbers of connections: puts and cycles at each of them, instead of the loads.
@@ -51,36 +58,12 @@ pub(crate) struct PeersArgs {
     /// Operations in flight per connection, with --connections.
     #[arg(long, default_value_t = 1)]
     depth: usize,
-    /// All numbers of connections, pipelined puts and deliveries: an hour or so.
+    /// All numbers of connections, pipelined puts and deliveries, with bodies of 256 bytes and 8 KiB: some hours.
     #[arg(long)]
     full: bool,
-    /// Where the servers write. It should be on the disk that you mean to use, not in memory.
-    #[arg(long, default_value = "data/bench")]
-    data_dir: PathBuf,
-    /// Seconds that count, in each round.
-    #[arg(long, short = 's', default_value_t = 3.0)]
-    seconds: f64,
-    /// Seconds before them that do not.
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
-    /// How often each of the two is measured under each load, in turn.
-    #[arg(long, default_value_t = 2)]
-    rounds: usize,
-    /// Bytes of a job's body.
-    #[arg(long, default_value_t = 256)]
-    body_bytes: usize,
-    /// Nodes of the Trellis cluster.
-    #[arg(long, default_value_t = 3)]
-    nodes: u16,
-    /// Threads that drive.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
     /// Count no fsyncs.
     #[arg(long)]
     no_syncs: bool,
-    /// Write the figures of all rounds as JSON into this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
 }
 
 impl PeersArgs {
@@ -120,6 +103,11 @@ impl PeersArgs {
         if self.full {
             let mut tasks = by_connections(CONNECTIONS_FULL, 1)?;
             tasks.extend(parse(LOADS_FULL)?);
+            let larger = tasks.clone().into_iter().map(|task| Task {
+                body_bytes: Some(BODY_BYTES_FULL),
+                ..task
+            });
+            tasks.extend(larger);
             return Ok((tasks, Vec::new()));
         }
         Ok((parse(LOADS)?, parse(LOADS_ONCE)?))
@@ -134,9 +122,11 @@ fn parse(list: &str) -> anyhow::Result<Vec<Task>> {
     words(list).map(str::parse).collect()
 }
 
-/// Measures every peer under every load and prints the table and the bars. False if anything that is installed could
-/// not be measured.
+/// Measures every peer under every load and prints the table and the bars. What fails is no result, and the rest goes on.
+/// False if anything that is installed has no result.
 pub(crate) fn run(args: &PeersArgs) -> anyhow::Result<bool> {
+    let begun = Instant::now();
+    let comparison = &args.comparison;
     let (tasks, tasks_once) = args.tasks()?;
     let peers = args.peers()?;
     let hindrance = if args.no_syncs {
@@ -144,40 +134,35 @@ pub(crate) fn run(args: &PeersArgs) -> anyhow::Result<bool> {
     } else {
         syncs::hindrance()
     };
-    std::fs::create_dir_all(&args.data_dir)
-        .with_context(|| format!("can't create {}", args.data_dir.display()))?;
-    let dir = tempfile::TempDir::with_prefix_in("peers-", &args.data_dir)?;
-    interrupted::removes(dir.path())?;
-    let mut bench = Bench {
-        args,
-        shape: Shape {
-            body_bytes: args.body_bytes,
-            warm_up: args.warm_up,
-            seconds: args.seconds,
-            threads: args.threads,
-        },
-        dir: dir.path(),
-        count_syncs: hindrance.is_none(),
-        syncs_of_trellis: BTreeMap::new(),
-        launches: 0,
-    };
+    let site = Site::new(&comparison.data_dir)?;
 
-    println!("{}", machine::described(&args.data_dir));
+    println!("{}", machine::described(&comparison.data_dir));
     println!(
         "{}-byte bodies; {} rounds of {} s after {} s of warm-up, in turn; the client has {} thread(s)",
-        args.body_bytes, args.rounds, args.seconds, args.warm_up, args.threads
+        comparison.body_bytes,
+        comparison.rounds,
+        comparison.seconds,
+        comparison.warm_up,
+        comparison.threads
     );
     if let Some(why) = &hindrance {
         println!("fsyncs are not counted: {why}");
     }
     println!(
         "- Trellis: {} nodes, defaults: a majority has synced; {}",
-        args.nodes,
-        version_of(&args.trellis, "--version").unwrap_or_else(|| "of unknown version".to_owned())
+        comparison.nodes,
+        version_of(&comparison.trellis, "--version")
+            .unwrap_or_else(|| "of unknown version".to_owned())
     );
 
-    let mut sound = true;
-    let mut all: Vec<Measured> = Vec::new();
+    let mut bench = Bench {
+        comparison,
+        site: &site,
+        count_syncs: hindrance.is_none(),
+        syncs_of_trellis: BTreeMap::new(),
+        all: Vec::new(),
+        missing: Vec::new(),
+    };
     let mut first = true;
     for peer in peers {
         if peer.program().is_none() {
@@ -192,40 +177,31 @@ pub(crate) fn run(args: &PeersArgs) -> anyhow::Result<bool> {
         );
         let once = if first { tasks_once.as_slice() } else { &[] };
         first = false;
-        let suited: Vec<Task> = tasks
-            .iter()
-            .chain(once)
-            .copied()
-            .filter(|task| task.suits(peer))
-            .collect();
-        let at_once = if peer.starts_slowly() {
-            suited.len()
-        } else {
-            1
-        };
-        for group in suited.chunks(at_once.max(1)) {
-            let before = all.len();
-            if let Err(error) = bench.measure(peer, group, &mut all) {
-                sound = false;
-                let tasks: Vec<String> = group.iter().map(Task::to_string).collect();
-                println!("  {}: NOT MEASURED whole: {error:#}", tasks.join(" "));
-            }
-            for measured in all.iter().skip(before) {
-                sound &= measured.sound();
-                say(measured);
-            }
-        }
+        let all = tasks.iter().chain(once).copied();
+        let suited: Vec<Task> = all.filter(|task| task.suits(peer)).collect();
+        bench.measure(peer, &suited);
     }
 
+    let (all, missing) = (bench.all, bench.missing);
     print_table(&tasks, &tasks_once, &all);
-    for line in bars::verdicts(&all) {
+    // The bars are set for one size.
+    if comparison.body_bytes == 256 {
+        for line in bars::verdicts(&all) {
+            println!("{line}");
+        }
+    }
+    for line in busy_clients(&all).iter().chain(&missing) {
         println!("{line}");
     }
-    if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&all)?)
-            .with_context(|| format!("can't write {}", path.display()))?;
-    }
-    Ok(sound)
+    println!(
+        "{} loads measured, {} of them without a failed operation; {} not measured; {:.0} min",
+        all.len(),
+        all.iter().filter(|it| it.sound()).count(),
+        missing.len(),
+        begun.elapsed().as_secs_f64() / 60.0
+    );
+    comparison.write(&all)?;
+    Ok(missing.is_empty() && all.iter().all(Measured::sound))
 }
 
 /// A line at once, so that who waits sees it going.
@@ -267,104 +243,117 @@ fn print_table(tasks: &[Task], tasks_once: &[Task], all: &[Measured]) {
     println!("\n{}", table::grid(HEAD, rows));
 }
 
+/// Where the client may be what was measured.
+fn busy_clients(all: &[Measured]) -> Vec<String> {
+    let sides = all.iter().flat_map(|it| {
+        let of_peer = (it.peer.title(), &it.of_peer);
+        [of_peer, ("trellis", &it.of_trellis)].map(|(name, figures)| (it, name, figures))
+    });
+    sides
+        .map(|(it, name, figures)| (it, name, measured::client_share(figures)))
+        .filter(|(.., share)| *share >= CLIENT_BUSY)
+        .map(|(it, name, share)| {
+            format!(
+                "client thread busy for {:.0} % of {}, {name} beside {}: it could be faster than this client",
+                100.0 * share,
+                it.task,
+                it.peer.title()
+            )
+        })
+        .collect()
+}
+
 struct Bench<'a> {
-    args: &'a PeersArgs,
-    shape: Shape,
-    dir: &'a Path,
+    comparison: &'a Comparison,
+    site: &'a Site,
     count_syncs: bool,
     /// By load.
     syncs_of_trellis: BTreeMap<String, f64>,
-    launches: usize,
+    all: Vec<Measured>,
+    /// What has no result, and why.
+    missing: Vec<String>,
 }
 
 impl Bench<'_> {
-    /// An empty folder for a server, and where it says what it says. With `trace`, its calls are written down.
-    fn launch(&mut self, name: &str, trace: bool) -> anyhow::Result<Launch> {
-        self.launches += 1;
-        let dir = self.dir.join(format!("{}-{name}", self.launches));
-        std::fs::create_dir_all(&dir)?;
-        // What it says outlasts the run, for whoever looks why one did not start.
-        let log = self.args.data_dir.join(format!("{name}.out"));
-        let trace = trace.then(|| dir.join("trace"));
-        Ok(Launch { dir, log, trace })
+    /// Measures a peer under some loads, each beside a new Trellis.
+    fn measure(&mut self, peer: Peer, tasks: &[Task]) {
+        let first = self.all.len();
+        let mut standing = Standing::new(peer, self.site, false);
+        for task in tasks {
+            let sound = match self.timed(&mut standing, *task) {
+                Ok(measured) => {
+                    say(&measured);
+                    let sound = measured.sound();
+                    self.all.push(measured);
+                    sound
+                }
+                Err(error) => {
+                    self.lacks(format!("{task} of {}: {error:#}", peer.title()));
+                    false
+                }
+            };
+            standing.rest(sound);
+        }
+        drop(standing);
+        if !self.count_syncs {
+            return;
+        }
+
+        let mut standing = Standing::new(peer, self.site, true);
+        for index in first..self.all.len() {
+            let task = self.all[index].task;
+            let load = task.load(Some(peer), self.comparison);
+            let of_peer = standing
+                .get()
+                .and_then(|(server, launch)| syncs(server, load, launch));
+            standing.rest(of_peer.is_ok());
+            let of_trellis = self.syncs_of_trellis(task);
+            for (name, counted) in [(peer.title(), &of_peer), ("trellis", &of_trellis)] {
+                if let Err(error) = counted {
+                    self.lacks(format!("fsyncs of {name}, {task}: {error:#}"));
+                }
+            }
+            let measured = &mut self.all[index];
+            measured.syncs_of_peer = of_peer.ok();
+            measured.syncs_of_trellis = of_trellis.ok();
+        }
     }
 
-    /// Measures a peer, started once, under some loads, each with a new Trellis.
-    fn measure(
-        &mut self,
-        peer: Peer,
-        tasks: &[Task],
-        all: &mut Vec<Measured>,
-    ) -> anyhow::Result<()> {
-        let first = all.len();
-        let for_peer = self.launch("peer", false)?;
-        {
-            let other = peer.start(&for_peer)?;
-            for task in tasks {
-                let for_trellis = self.launch("trellis", false)?;
-                {
-                    let trellis = self.trellis(&for_trellis)?;
-                    all.push(self.in_turn(peer, *task, &other, &trellis)?);
-                }
-                std::fs::remove_dir_all(&for_trellis.dir)?;
-            }
-        }
-        std::fs::remove_dir_all(&for_peer.dir)?;
-        if !self.count_syncs {
-            return Ok(());
-        }
-
-        let traced = self.launch("traced", true)?;
-        {
-            let other = peer.start(&traced)?;
-            for measured in all.iter_mut().skip(first) {
-                let load = measured.task.load(Some(peer), &self.shape);
-                measured.syncs_of_peer = Some(syncs(&other, load, &traced)?);
-            }
-        }
-        std::fs::remove_dir_all(&traced.dir)?;
-        for measured in all.iter_mut().skip(first) {
-            measured.syncs_of_trellis = Some(self.syncs_of_trellis(measured.task)?);
-        }
-        Ok(())
+    fn lacks(&mut self, what: String) {
+        println!("  NOT MEASURED: {what}");
+        self.missing.push(format!("not measured: {what}"));
     }
 
     fn trellis(&self, launch: &Launch) -> anyhow::Result<Server> {
-        Server::trellis(&self.args.trellis, self.args.nodes, launch)
+        Server::trellis(&self.comparison.trellis, self.comparison.nodes, launch)
     }
 
-    fn in_turn(
-        &self,
-        peer: Peer,
-        task: Task,
-        other: &Server,
-        trellis: &Server,
-    ) -> anyhow::Result<Measured> {
-        let disk = disk::probe(&self.args.data_dir)?;
+    /// A peer and Trellis in turn under one load.
+    fn timed(&self, standing: &mut Standing<'_>, task: Task) -> anyhow::Result<Measured> {
+        let peer = standing.peer();
+        let trellis = self.trellis(&self.site.launch("trellis")?)?;
+        let (other, _) = standing.get()?;
+        let disk = disk::probe(&self.comparison.data_dir)?;
         let plan = |server: &Server, peer: Option<Peer>| {
-            let load = task.load(peer, &self.shape);
+            let load = task.load(peer, self.comparison);
             Plan::new(&server.targets, &load, &server.pids())
         };
-        let (plan_of_peer, plan_of_trellis) = (plan(other, Some(peer))?, plan(trellis, None)?);
-        let (mut of_peer, mut of_trellis) = (Vec::new(), Vec::new());
+        let (plan_of_peer, plan_of_trellis) = (plan(other, Some(peer))?, plan(&trellis, None)?);
+        let mut measured = Measured::new(task, peer, disk, self.comparison.nodes);
         let (mut idle_peer, mut idle_trellis) = (Vec::new(), Vec::new());
-        for _ in 0..self.args.rounds.max(1) {
-            of_peer.push(beside(&plan_of_peer, trellis, &mut idle_trellis)?);
-            of_trellis.push(beside(&plan_of_trellis, other, &mut idle_peer)?);
+        for _ in 0..self.comparison.rounds.max(1) {
+            let of_peer = beside(&plan_of_peer, &trellis, &mut idle_trellis)?;
+            measured.of_peer.push(of_peer);
+            let of_trellis = beside(&plan_of_trellis, other, &mut idle_peer)?;
+            measured.of_trellis.push(of_trellis);
+            if !measured.sound() {
+                break;
+            }
         }
         let mean = |cores: &[f64]| cores.iter().sum::<f64>() / cores.len() as f64;
-        Ok(Measured {
-            task,
-            peer,
-            disk,
-            of_peer,
-            of_trellis,
-            idle_peer_cores: mean(&idle_peer),
-            idle_trellis_cores: mean(&idle_trellis),
-            syncs_of_peer: None,
-            syncs_of_trellis: None,
-            trellis_nodes: self.args.nodes,
-        })
+        measured.idle_peer_cores = mean(&idle_peer);
+        measured.idle_trellis_cores = mean(&idle_trellis);
+        Ok(measured)
     }
 
     /// Once per load is enough: whoever is beside it does nothing then.
@@ -373,13 +362,9 @@ impl Bench<'_> {
         if let Some(known) = self.syncs_of_trellis.get(&name) {
             return Ok(*known);
         }
-        let traced = self.launch("traced", true)?;
-        let found = syncs(
-            &self.trellis(&traced)?,
-            task.load(None, &self.shape),
-            &traced,
-        )?;
-        std::fs::remove_dir_all(&traced.dir)?;
+        let launch = self.site.launch("trellis-traced")?.traced();
+        let trellis = self.trellis(&launch)?;
+        let found = syncs(&trellis, task.load(None, self.comparison), &launch)?;
         self.syncs_of_trellis.insert(name, found);
         Ok(found)
     }
@@ -408,7 +393,7 @@ fn beside(plan: &Plan, idle: &Server, cores: &mut Vec<f64>) -> anyhow::Result<Fi
             .filter_map(cpu_seconds_of)
             .sum::<f64>()
     };
-    let (before, begun) = (used(), std::time::Instant::now());
+    let (before, begun) = (used(), Instant::now());
     let figures = drive::run(plan)?;
     cores.push((used() - before) / begun.elapsed().as_secs_f64());
     report_failures(&figures);

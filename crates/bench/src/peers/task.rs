@@ -4,14 +4,18 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 
 use super::peer::Peer;
+use crate::comparison::Comparison;
 use crate::plan::{Load, Mix};
 
-/// A load as it is asked for: `mix:connections` or `mix:connections:depth`, as `put:256` and `put:1:1000`.
+/// A load as it is asked for: `mix:connections`, `mix:connections:depth` or `mix:connections:depth:bytes`, as `put:256`,
+/// `put:1:1000` and `put:64:1:8192`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) mix: Mix,
     pub(crate) connections: usize,
     pub(crate) depth: usize,
+    /// Of a body; `None` for as many as all loads have.
+    pub(crate) body_bytes: Option<usize>,
 }
 
 impl Task {
@@ -21,31 +25,14 @@ impl Task {
     }
 
     /// What to do, in the peer's words or (without one) in Trellis'.
-    pub(crate) fn load(self, peer: Option<Peer>, shape: &Shape) -> Load {
+    pub(crate) fn load(self, peer: Option<Peer>, comparison: &Comparison) -> Load {
+        let load = comparison.load(self.mix, self.connections, self.depth);
         Load {
             dialect: peer.map(Peer::tongue).unwrap_or_default(),
-            mix: self.mix,
-            connections: self.connections,
-            depth: self.depth,
-            body_bytes: shape.body_bytes,
-            tubes: 1,
-            roam: 0,
-            rate: None,
-            warm_up: shape.warm_up,
-            seconds: shape.seconds,
-            threads: shape.threads,
-            patience: 30.0,
+            body_bytes: self.body_bytes.unwrap_or(load.body_bytes),
+            ..load
         }
     }
-}
-
-/// What all loads have alike.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) body_bytes: usize,
-    pub(crate) warm_up: f64,
-    pub(crate) seconds: f64,
-    pub(crate) threads: usize,
 }
 
 impl fmt::Display for Task {
@@ -56,8 +43,11 @@ impl fmt::Display for Task {
             Mix::Delivery => "delivery",
         };
         write!(f, "{what}:{}", self.connections)?;
-        if self.depth > 1 {
+        if self.depth > 1 || self.body_bytes.is_some() {
             write!(f, ":{}", self.depth)?;
+        }
+        if let Some(bytes) = self.body_bytes {
+            write!(f, ":{bytes}")?;
         }
         Ok(())
     }
@@ -74,19 +64,22 @@ impl FromStr for Task {
             Some("delivery") => Mix::Delivery,
             _ => bail!("'{text}' is no load: it begins with put, cycle or delivery"),
         };
-        let mut number = |default: Option<usize>| match parts.next() {
-            Some(part) => part
-                .parse()
-                .ok()
-                .filter(|it| *it > 0)
-                .with_context(|| format!("'{text}' is no load: '{part}' is not a count")),
-            None => default.with_context(|| format!("'{text}' is no load: how many connections?")),
+        let mut number = || {
+            let part = parts.next()?;
+            let number = part.parse().ok().filter(|it| *it > 0);
+            Some(number.with_context(|| format!("'{text}' is no load: '{part}' is not a count")))
         };
-        Ok(Self {
+        let task = Self {
             mix,
-            connections: number(None)?,
-            depth: number(Some(1))?,
-        })
+            connections: number()
+                .with_context(|| format!("'{text}' is no load: how many connections?"))??,
+            depth: number().unwrap_or(Ok(1))?,
+            body_bytes: number().transpose()?,
+        };
+        match parts.next() {
+            None => Ok(task),
+            Some(more) => bail!("'{text}' is no load: '{more}' is too much"),
+        }
     }
 }
 
@@ -96,11 +89,19 @@ mod tests {
 
     #[test]
     fn a_task_is_written_as_it_is_read() {
-        for text in ["put:256", "put:1:1000", "cycle:64", "delivery:1"] {
+        for text in ["put:256", "put:1:1000", "cycle:64:1:8192", "delivery:1"] {
             let task: Task = text.parse().expect("sound");
             assert_eq!(task.to_string(), text);
         }
-        for text in ["", "put", "push:1", "put:0", "put:x", "put:1:0"] {
+        for text in [
+            "",
+            "put",
+            "push:1",
+            "put:0",
+            "put:x",
+            "put:1:0",
+            "put:1:1:1:1",
+        ] {
             assert!(text.parse::<Task>().is_err(), "{text}");
         }
     }

@@ -8,16 +8,28 @@ use trellis_types::TubeName;
 use super::Ground;
 use super::client::{Client, delete_many, put_many};
 use super::cluster::{growth, largest};
+use super::progress::Progress;
 use super::verdict::{Verdict, bytes};
 
 /// How long the disk's side may take to come to rest before memory is looked at.
 const SETTLE: Duration = Duration::from_secs(8);
+/// What the smaller of two bars is set for.
+pub(super) const MILLION: u64 = 1_000_000;
 /// Bytes of a small job.
 const BODY: &[u8] = &[b'x'; 256];
 
 /// Ready jobs: memory for each, and from start to serving with all of them.
 pub(super) fn ready(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
-    let count = ground.args.jobs;
+    let mut verdicts = Vec::new();
+    if ground.args.jobs > MILLION {
+        verdicts.extend(ready_of(ground, MILLION)?);
+        ground.site.clear()?;
+    }
+    verdicts.extend(ready_of(ground, ground.args.jobs)?);
+    Ok(verdicts)
+}
+
+fn ready_of(ground: &Ground, count: u64) -> anyhow::Result<Vec<Verdict>> {
     let mut cluster = ground.cluster("ready", &[])?;
     let tube = TubeName::parse(b"ready")?;
     let before = cluster.rss();
@@ -79,6 +91,7 @@ pub(super) fn gone(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
     let count = ground.args.gone;
     let portion = (count / 10).max(1);
     let cluster = ground.cluster("gone", &[])?;
+    let progress = Progress::towards(count, "jobs put and deleted");
     let targets = cluster.targets();
     let tube = TubeName::parse(b"gone")?;
     std::thread::sleep(Duration::from_secs(2));
@@ -87,6 +100,7 @@ pub(super) fn gone(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
     for round in 0..10 {
         let jobs = put_many(&targets, &tube, portion, &Bytes::from_static(BODY), || 0)?;
         delete_many(&targets, &jobs)?;
+        progress.add(portion);
         if round == 0 {
             warm = largest(&cluster.rss());
         }

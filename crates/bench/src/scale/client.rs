@@ -10,6 +10,8 @@ use trellis_types::{JobId, Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::client::{ReplyDecoder, encode_request};
 use trellis_wire::beanstalk::{Reply, Request};
 
+use super::progress::Progress;
+
 /// How long an answer may take: a kick of ten million is one.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Requests that are written before the answers of the portion before them are read.
@@ -64,7 +66,17 @@ impl Client {
     pub(super) fn ask_all(
         &mut self,
         requests: impl IntoIterator<Item = Request>,
+        take: impl FnMut(Reply) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.ask_all_and(requests, take, |_| {})
+    }
+
+    /// The same; `told` hears how many were answered after each portion.
+    fn ask_all_and(
+        &mut self,
+        requests: impl IntoIterator<Item = Request>,
         mut take: impl FnMut(Reply) -> anyhow::Result<()>,
+        told: impl Fn(u64),
     ) -> anyhow::Result<()> {
         let mut requests = requests.into_iter();
         let mut under_way = 0;
@@ -74,6 +86,7 @@ impl Client {
             for _ in 0..under_way {
                 take(self.receive()?)?;
             }
+            told(under_way as u64);
             under_way = portion.len();
             if portion.is_empty() {
                 return Ok(());
@@ -117,34 +130,40 @@ pub(super) fn put_many(
     body: &Bytes,
     delay: impl Fn() -> u32 + Sync,
 ) -> anyhow::Result<Vec<Vec<JobId>>> {
+    let progress = Progress::towards(count, "jobs put");
     each(targets, |index, client| {
         let using = client.ask(Request::Use(tube.clone()))?;
         ensure!(matches!(using, Reply::Using(_)), "use: {using:?}");
         let share = share(count, targets.len(), index);
         let mut ids = Vec::with_capacity(usize::try_from(share)?);
         let puts = (0..share).map(|_| put(delay(), body));
-        client.ask_all(puts, |reply| match reply {
+        let take = |reply| match reply {
             Reply::Inserted(id) => {
                 ids.push(id);
                 Ok(())
             }
             other => bail!("a put is answered with {other:?}"),
-        })?;
+        };
+        client.ask_all_and(puts, take, |count| progress.add(count))?;
         Ok(ids)
     })
 }
 
 /// Deletes what [`put_many`] put.
 pub(super) fn delete_many(targets: &[String], jobs: &[Vec<JobId>]) -> anyhow::Result<()> {
+    let count = jobs.iter().map(Vec::len).sum::<usize>() as u64;
+    let progress = Progress::towards(count, "jobs deleted");
     each(targets, |index, client| {
         let own = jobs.get(index).map(Vec::as_slice).unwrap_or_default();
-        client.ask_all(own.iter().map(|job| Request::Delete(*job)), |reply| {
+        let deletes = own.iter().map(|job| Request::Delete(*job));
+        let take = |reply| {
             ensure!(
                 reply == Reply::Deleted,
                 "a delete is answered with {reply:?}"
             );
             Ok(())
-        })
+        };
+        client.ask_all_and(deletes, take, |count| progress.add(count))
     })?;
     Ok(())
 }

@@ -25,19 +25,13 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one with its data in `dir`, which is made. `settings` are keys of its configuration.
+    /// Starts one. `settings` are keys of its configuration.
     pub(super) fn start(
         program: &Path,
         nodes: u16,
-        dir: &Path,
+        launch: Launch,
         settings: &[&str],
     ) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(dir)?;
-        let launch = Launch {
-            dir: dir.to_owned(),
-            log: dir.with_extension("out"),
-            trace: None,
-        };
         let mut cluster = Self {
             program: program.to_owned(),
             nodes,

@@ -24,7 +24,7 @@ const LONG: u32 = 36_000;
 
 /// Many jobs falling due at once, kicked at once, and a snapshot of them all.
 pub(super) fn storms(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
-    let count = ground.args.jobs;
+    let count = ground.args.storm;
     let cluster = ground.cluster("storms", &[])?;
     let targets = cluster.targets();
     let first = targets.first().context("no node")?.clone();

@@ -9,6 +9,7 @@ use trellis_types::TubeName;
 use super::Ground;
 use super::client::put_many;
 use super::cluster::{closed, growth, largest};
+use super::progress::Progress;
 use super::verdict::{Verdict, bytes};
 use crate::plan::{Load, Mix};
 use crate::table;
@@ -67,6 +68,10 @@ pub(super) fn churn(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
     )?;
     let written = cluster.written();
     let begun = Instant::now();
+    let (progress, mut said) = (
+        Progress::towards((60.0 * minutes) as u64, "seconds of cycles"),
+        0,
+    );
     let (mut operations, mut sizes, mut rates) = (0.0, Vec::new(), Vec::new());
     while begun.elapsed() < Duration::from_secs_f64(60.0 * minutes) {
         let load = closed(Mix::Cycle, 64, SLICE);
@@ -75,6 +80,8 @@ pub(super) fn churn(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
         operations += figures.per_second * (load.seconds + load.warm_up);
         rates.push(figures.per_second);
         sizes.push(cluster.disk_bytes() as f64);
+        progress.add(begun.elapsed().as_secs().saturating_sub(said));
+        said = begun.elapsed().as_secs();
     }
     let per_node = largest(&growth(&written, &cluster.written()));
     let amplification = per_node / (operations * 256.0);

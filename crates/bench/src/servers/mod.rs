@@ -5,6 +5,7 @@ mod etcd;
 mod nats;
 mod rabbitmq;
 mod redis;
+mod site;
 mod trellis;
 
 use std::fs::File;
@@ -19,13 +20,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::drive::{self, Tongue};
 
 pub(crate) use nats::Sync as NatsSync;
+pub(crate) use site::Site;
 
 /// Ports of the first node that are tried.
 const PORTS: std::ops::Range<u16> = 21_300..29_000;
 /// How long a server may take until it serves.
-const START_MAX: Duration = Duration::from_secs(90);
+const START_MAX: Duration = Duration::from_secs(240);
 /// How long it may take to stop before it is killed.
-const STOP_MAX: Duration = Duration::from_secs(10);
+const STOP_MAX: Duration = Duration::from_secs(60);
 /// How long one try at finding out whether it serves may take.
 const PROOF_MAX: Duration = Duration::from_secs(5);
 
@@ -38,9 +40,17 @@ pub(crate) struct Launch {
     pub(crate) log: PathBuf,
     /// Where its system calls that make data durable are written down, one a line, with the moment; slows it.
     pub(crate) trace: Option<PathBuf>,
+    /// The [`Site`] on whose ground this is.
+    site: PathBuf,
 }
 
 impl Launch {
+    /// The same, with the calls that make data durable written down.
+    pub(crate) fn traced(mut self) -> Self {
+        self.trace = Some(self.dir.join("trace"));
+        self
+    }
+
     /// `program`, so that it ends with us even if we are killed, and traced if that is wanted.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
@@ -75,6 +85,7 @@ pub(crate) struct Server {
     tongue: Tongue,
     name: String,
     log: PathBuf,
+    site: PathBuf,
     /// Folders in which a node leaves its process id, if the nodes are not our own children.
     node_dirs: Vec<PathBuf>,
 }
@@ -94,6 +105,7 @@ impl Server {
             tongue,
             name: name.to_owned(),
             log: launch.log.clone(),
+            site: launch.site.clone(),
             node_dirs: Vec::new(),
         })
     }
@@ -107,9 +119,11 @@ impl Server {
             }
         }
         command
+            .env(site::MARK, &self.site)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        let _starting = site::starting();
         let child = command
             .spawn()
             .with_context(|| format!("can't start {}", self.name))?;
