@@ -67,15 +67,12 @@ pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Batches handed to a leader and not yet applied, per origin. More only makes groups smaller.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
 
-/// Batches in flight beside which only a large one is handed to the leader: what is smaller waits
-/// for the commands that come meanwhile. A round through the log costs about as much as 20 to 50
-/// commands, so many small batches are dear; two are enough to keep log and network busy.
-pub const SMALL_BATCHES_IN_FLIGHT_MAX: usize = 2;
+/// Commands that make a batch large: it is handed to the leader whatever is in flight. One that is
+/// smaller waits until it holds as many commands as all that are in flight. A round through the log
+/// costs about as much as 20 to 50 commands, so many small batches are dear.
+pub const LARGE_BATCH_COMMANDS_MIN: usize = 256;
 
-/// Commands that make a batch large.
-pub const LARGE_BATCH_COMMANDS_MIN: usize = 64;
-
-/// Bytes that make a batch, or what waits for the next entry, large.
+/// Bytes that make a batch large.
 pub const LARGE_BATCH_BYTES_MIN: usize = 64 * 1024;
 
 /// Bytes of batches that a leader merges into one entry, beyond which it is closed.
@@ -84,8 +81,9 @@ pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Entries that a leader has proposed and not yet seen applied.
 pub const ENTRIES_IN_FLIGHT_MAX: usize = 8;
 
-/// Entries in flight beside which only a large one is proposed.
-pub const SMALL_ENTRIES_IN_FLIGHT_MAX: usize = 2;
+/// Bytes that wait for the next entry and are proposed whatever is in flight; less waits until it
+/// holds as many commands as all entries in flight.
+pub const LARGE_ENTRY_BYTES_MIN: usize = 256 * 1024;
 
 /// Bytes of entries that a leader has proposed and not yet seen applied, beyond which it proposes
 /// no further one: a single entry may be larger, but not several such at once.

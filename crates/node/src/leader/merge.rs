@@ -15,9 +15,32 @@ use trellis_types::{OriginId, limits};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merger {
     lanes: FxHashMap<OriginId, Lane>,
-    queue: VecDeque<(OriginId, Bytes)>,
-    /// Bytes of each entry that is proposed and neither applied nor failed, the oldest first.
-    in_flight: VecDeque<usize>,
+    queue: VecDeque<Queued>,
+    /// Each entry that is proposed and neither applied nor failed, the oldest first.
+    in_flight: VecDeque<Load>,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Queued {
+    origin: OriginId,
+    batch: Bytes,
+    commands: usize,
+}
+
+/// What one or several entries carry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    bytes: usize,
+    commands: usize,
+}
+
+impl Load {
+    fn and(self, bytes: usize, commands: usize) -> Self {
+        Self {
+            bytes: self.bytes + bytes,
+            commands: self.commands + commands,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -54,12 +77,12 @@ impl Merger {
     pub(crate) fn close(&mut self, origin: OriginId) -> Option<u64> {
         let lane = self.lanes.remove(&origin)?;
         if lane.queued > 0 {
-            self.queue.retain(|(queued, _)| *queued != origin);
+            self.queue.retain(|queued| queued.origin != origin);
         }
         Some(lane.stream)
     }
 
-    /// A batch of an origin.
+    /// A batch of an origin, of so many commands.
     ///
     /// # Errors
     ///
@@ -69,6 +92,7 @@ impl Merger {
         origin: OriginId,
         stream: u64,
         seq: u64,
+        commands: usize,
         batch: Bytes,
     ) -> Result<(), Reason> {
         let lane = match self.lanes.get_mut(&origin) {
@@ -83,7 +107,11 @@ impl Merger {
         }
         lane.next = Some(seq + 1);
         lane.queued += 1;
-        self.queue.push_back((origin, batch));
+        self.queue.push_back(Queued {
+            origin,
+            batch,
+            commands,
+        });
         Ok(())
     }
 
@@ -101,13 +129,21 @@ impl Merger {
     }
 
     /// What waits, as one entry, if another may be in flight.
+    ///
+    /// A round through the log costs the same whatever rides in it, so what is small beside all
+    /// that is in flight waits for company: the entries of many clients become two large ones that
+    /// take turns, and few clients never wait for one another.
     pub(crate) fn merge(&mut self) -> Option<Merged> {
+        let in_flight = total(self.in_flight.iter().copied());
+        let waits = total(self.queue.iter().map(|queued| Load {
+            bytes: queued.batch.len(),
+            commands: queued.commands,
+        }));
         // One huge entry after the other: many at once would keep followers so busy that they
         // hear no heartbeat.
         let full = self.in_flight.len() >= limits::ENTRIES_IN_FLIGHT_MAX
-            || self.in_flight.iter().sum::<usize>() >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX
-            || (self.in_flight.len() >= limits::SMALL_ENTRIES_IN_FLIGHT_MAX
-                && self.queued_bytes() < limits::LARGE_BATCH_BYTES_MIN);
+            || in_flight.bytes >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX
+            || (waits.commands < in_flight.commands && waits.bytes < limits::LARGE_ENTRY_BYTES_MIN);
         if self.queue.is_empty() || full {
             return None;
         }
@@ -115,28 +151,21 @@ impl Merger {
             batches: Vec::new(),
             origins: Vec::new(),
         };
-        let mut bytes = 0;
-        while let Some((origin, batch)) = self.queue.front() {
-            if bytes + batch.len() > limits::ENTRY_BYTES_MAX && !merged.batches.is_empty() {
-                break;
-            }
-            bytes += batch.len();
-            if let Some(lane) = self.lanes.get_mut(origin) {
+        let mut load = Load::default();
+        while let Some(next) = self.queue.pop_front_if(|next| {
+            merged.batches.is_empty() || load.bytes + next.batch.len() <= limits::ENTRY_BYTES_MAX
+        }) {
+            load = load.and(next.batch.len(), next.commands);
+            if let Some(lane) = self.lanes.get_mut(&next.origin) {
                 lane.queued = lane.queued.saturating_sub(1);
             }
-            if !merged.origins.contains(origin) {
-                merged.origins.push(*origin);
+            if !merged.origins.contains(&next.origin) {
+                merged.origins.push(next.origin);
             }
-            if let Some((_, batch)) = self.queue.pop_front() {
-                merged.batches.push(batch);
-            }
+            merged.batches.push(next.batch);
         }
-        self.in_flight.push_back(bytes);
+        self.in_flight.push_back(load);
         Some(merged)
-    }
-
-    fn queued_bytes(&self) -> usize {
-        self.queue.iter().map(|(_, batch)| batch.len()).sum()
     }
 
     /// An entry is applied or has failed.
@@ -144,6 +173,12 @@ impl Merger {
         // Whichever it is: they end in the order of the log, but for those that failed.
         self.in_flight.pop_front();
     }
+}
+
+fn total(loads: impl Iterator<Item = Load>) -> Load {
+    loads.fold(Load::default(), |sum, load| {
+        sum.and(load.bytes, load.commands)
+    })
 }
 
 #[cfg(test)]
@@ -169,9 +204,9 @@ mod tests {
         let (a, b) = (origin(1), origin(2));
         merger.open(a, 1);
         merger.open(b, 2);
-        assert_eq!(merger.take(a, 1, 7, batch("a7")), Ok(()));
-        assert_eq!(merger.take(b, 2, 1, batch("b1")), Ok(()));
-        assert_eq!(merger.take(a, 1, 8, batch("a8")), Ok(()));
+        assert_eq!(merger.take(a, 1, 7, 1, batch("a7")), Ok(()));
+        assert_eq!(merger.take(b, 2, 1, 1, batch("b1")), Ok(()));
+        assert_eq!(merger.take(a, 1, 8, 1, batch("a8")), Ok(()));
         assert_eq!(merger.accepted(a), 8);
         let merged = merger.merge().expect("something waits");
         assert_eq!(merged.batches, [batch("a7"), batch("b1"), batch("a8")]);
@@ -183,9 +218,15 @@ mod tests {
     fn a_gap_in_a_stream_is_a_doubt() {
         let mut merger = Merger::default();
         merger.open(origin(1), 1);
-        assert_eq!(merger.take(origin(1), 1, 3, batch("3")), Ok(()));
-        assert_eq!(merger.take(origin(1), 1, 5, batch("5")), Err(Reason::Doubt));
-        assert_eq!(merger.take(origin(1), 9, 4, batch("4")), Err(Reason::Doubt));
+        assert_eq!(merger.take(origin(1), 1, 3, 1, batch("3")), Ok(()));
+        assert_eq!(
+            merger.take(origin(1), 1, 5, 1, batch("5")),
+            Err(Reason::Doubt)
+        );
+        assert_eq!(
+            merger.take(origin(1), 9, 4, 1, batch("4")),
+            Err(Reason::Doubt)
+        );
     }
 
     #[test]
@@ -193,10 +234,10 @@ mod tests {
         let mut merger = Merger::default();
         let a = origin(1);
         merger.open(a, 1);
-        assert_eq!(merger.take(a, 1, 3, batch("old 3")), Ok(()));
+        assert_eq!(merger.take(a, 1, 3, 1, batch("old 3")), Ok(()));
         assert_eq!(merger.open(a, 2), Some(1));
-        assert_eq!(merger.take(a, 1, 4, batch("old 4")), Err(Reason::Doubt));
-        assert_eq!(merger.take(a, 2, 3, batch("3")), Ok(()));
+        assert_eq!(merger.take(a, 1, 4, 1, batch("old 4")), Err(Reason::Doubt));
+        assert_eq!(merger.take(a, 2, 3, 1, batch("3")), Ok(()));
         assert_eq!(
             merger.merge().map(|merged| merged.batches),
             Some(vec![batch("3")])
@@ -209,8 +250,8 @@ mod tests {
         let a = origin(1);
         merger.open(a, 1);
         let huge = Bytes::from(vec![0; limits::ENTRIES_IN_FLIGHT_BYTES_MAX + 1]);
-        assert_eq!(merger.take(a, 1, 1, huge.clone()), Ok(()));
-        assert_eq!(merger.take(a, 1, 2, huge), Ok(()));
+        assert_eq!(merger.take(a, 1, 1, 1, huge.clone()), Ok(()));
+        assert_eq!(merger.take(a, 1, 2, 1, huge), Ok(()));
         assert!(merger.merge().is_some(), "however large");
         assert_eq!(merger.merge(), None);
         merger.settled();
@@ -222,18 +263,18 @@ mod tests {
         let mut merger = Merger::default();
         let a = origin(1);
         merger.open(a, 1);
-        let large = Bytes::from(vec![0; limits::LARGE_BATCH_BYTES_MIN]);
+        let large = Bytes::from(vec![0; limits::LARGE_ENTRY_BYTES_MIN]);
         for seq in 1..=limits::ENTRIES_IN_FLIGHT_MAX as u64 {
-            assert_eq!(merger.take(a, 1, seq, large.clone()), Ok(()));
+            assert_eq!(merger.take(a, 1, seq, 1, large.clone()), Ok(()));
             assert!(merger.merge().is_some(), "a large one need not wait");
         }
         let next = limits::ENTRIES_IN_FLIGHT_MAX as u64 + 1;
         for seq in next..next + limits::BATCHES_IN_FLIGHT_MAX as u64 {
-            assert_eq!(merger.take(a, 1, seq, large.clone()), Ok(()));
+            assert_eq!(merger.take(a, 1, seq, 1, large.clone()), Ok(()));
         }
         assert_eq!(merger.merge(), None, "enough entries are in flight");
         let seq = next + limits::BATCHES_IN_FLIGHT_MAX as u64;
-        assert_eq!(merger.take(a, 1, seq, batch("x")), Err(Reason::Busy));
+        assert_eq!(merger.take(a, 1, seq, 1, batch("x")), Err(Reason::Busy));
         merger.settled();
         assert_eq!(
             merger.merge().map(|merged| merged.batches.len()),
@@ -242,21 +283,25 @@ mod tests {
     }
 
     #[test]
-    fn small_batches_wait_for_company_while_enough_is_in_flight() {
+    fn few_commands_wait_for_company_while_more_are_in_flight() {
         let mut merger = Merger::default();
         let a = origin(1);
         merger.open(a, 1);
-        let small = limits::SMALL_ENTRIES_IN_FLIGHT_MAX as u64;
-        for seq in 1..=small {
-            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
-            assert!(merger.merge().is_some(), "nothing waits without need");
-        }
-        for seq in small + 1..=small + 3 {
-            assert_eq!(merger.take(a, 1, seq, batch("x")), Ok(()));
-            assert_eq!(merger.merge(), None);
-        }
+        assert_eq!(merger.take(a, 1, 1, 10, batch("1")), Ok(()));
+        assert!(merger.merge().is_some(), "nothing waits without need");
+        assert_eq!(merger.take(a, 1, 2, 4, batch("2")), Ok(()));
+        assert_eq!(merger.merge(), None, "10 are in flight");
+        assert_eq!(merger.take(a, 1, 3, 6, batch("3")), Ok(()));
+        assert_eq!(merger.merge().map(|merged| merged.batches.len()), Some(2));
+        assert_eq!(merger.take(a, 1, 4, 10, batch("4")), Ok(()));
+        assert_eq!(merger.merge(), None, "20 are in flight");
         merger.settled();
-        assert_eq!(merger.merge().map(|merged| merged.batches.len()), Some(3));
+        assert!(merger.merge().is_some(), "10 are left");
+        assert_eq!(merger.take(a, 1, 5, 1, batch("5")), Ok(()));
+        merger.settled();
+        assert_eq!(merger.merge(), None);
+        merger.settled();
+        assert!(merger.merge().is_some(), "nothing is in flight");
     }
 
     #[test]
@@ -268,7 +313,7 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            assert_eq!(merger.take(origin(1), 1, seq as u64, batch), Ok(()));
+            assert_eq!(merger.take(origin(1), 1, seq as u64, 1, batch), Ok(()));
         }
         let mut sizes = Vec::new();
         while let Some(merged) = merger.merge() {

@@ -50,6 +50,7 @@ pub(crate) enum OfficeEvent {
         stream: u64,
         origin: OriginId,
         seq: u64,
+        commands: usize,
         bytes: Bytes,
     },
     Pong {

@@ -106,10 +106,11 @@ async fn listen(
             Some(Ok(pb::ForwardUp {
                 up: Some(Up::Batch(bytes)),
             })) => match check_batch(&bytes) {
-                Ok((its, seq)) if its == origin => OfficeEvent::Batch {
+                Ok(checked) if checked.origin == origin => OfficeEvent::Batch {
                     stream,
                     origin,
-                    seq,
+                    seq: checked.seq,
+                    commands: checked.commands,
                     bytes,
                 },
                 _ => break Err(Reason::Doubt),

@@ -251,10 +251,11 @@ impl TermOfOffice {
                 stream,
                 origin,
                 seq,
+                commands,
                 bytes,
             } => {
                 if self.streams.contains_key(&stream)
-                    && let Err(reason) = self.merger.take(origin, stream, seq, bytes)
+                    && let Err(reason) = self.merger.take(origin, stream, seq, commands, bytes)
                 {
                     self.end_stream(stream, reason);
                 }

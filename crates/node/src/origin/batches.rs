@@ -93,14 +93,18 @@ impl Batches {
         number <= self.handed
     }
 
-    /// Whether what waits has to wait for one in flight: there are as many as may be, or enough
-    /// that a small one had better grow meanwhile.
+    /// Whether what waits has to wait for one in flight: there are as many as may be, or what waits
+    /// is small beside them and had better grow meanwhile.
     pub(crate) fn is_flight_full(&self) -> bool {
-        let in_flight = self.flight.len();
-        in_flight >= limits::BATCHES_IN_FLIGHT_MAX
-            || (in_flight >= limits::SMALL_BATCHES_IN_FLIGHT_MAX
-                && self.waiting.len() < 2
-                && !self.waiting.front().is_some_and(Waiting::is_large))
+        let full = self.flight.len() >= limits::BATCHES_IN_FLIGHT_MAX;
+        full || (self.waiting.len() < 2
+            && self.waiting.front().is_some_and(|batch| {
+                !batch.is_large() && batch.riders.len() < self.commands_in_flight()
+            }))
+    }
+
+    fn commands_in_flight(&self) -> usize {
+        self.flight.iter().map(|batch| batch.riders.len()).sum()
     }
 
     /// Closes the oldest waiting batch and gives it its seq.

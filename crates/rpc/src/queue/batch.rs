@@ -47,6 +47,17 @@ pub enum BadFrame {
     Undecodable(String),
 }
 
+/// What a sound batch says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Whose it is.
+    pub origin: OriginId,
+    /// Its number among that origin's.
+    pub seq: u64,
+    /// How many commands it has.
+    pub commands: usize,
+}
+
 /// Grows one batch in place: every command is encoded once, straight into the bytes that log and
 /// wire will carry.
 #[derive(Clone, Debug)]
@@ -135,7 +146,7 @@ pub fn encode_batch(batch: &Batch) -> Bytes {
 /// # Errors
 ///
 /// [`BadFrame`]; such a batch must not enter the log.
-pub fn check_batch(frame: &Bytes) -> Result<(OriginId, u64), BadFrame> {
+pub fn check_batch(frame: &Bytes) -> Result<Checked, BadFrame> {
     let (origin, seq) = head(frame)?;
     let expected = u32_at(frame, 1);
     let found = crc32c::crc32c(&frame[LEVEL_AT..]);
@@ -157,7 +168,11 @@ pub fn check_batch(frame: &Bytes) -> Result<(OriginId, u64), BadFrame> {
     if count > limits::BATCH_COMMANDS_MAX {
         return Err(BadFrame::TooMany(count));
     }
-    Ok((origin, seq))
+    Ok(Checked {
+        origin,
+        seq,
+        commands: count,
+    })
 }
 
 /// The commands of a batch. Bodies are slices of `frame`, not copies. An item that cannot be
@@ -296,7 +311,12 @@ mod tests {
         let bytes = builder.bytes();
         let frame = builder.finish(origin(), 41);
         assert_eq!(frame.len(), bytes);
-        assert_eq!(check_batch(&frame), Ok((origin(), 41)));
+        let checked = Checked {
+            origin: origin(),
+            seq: 41,
+            commands: 2,
+        };
+        assert_eq!(check_batch(&frame), Ok(checked));
         assert_eq!(
             decode_batch(frame),
             Ok(Batch {

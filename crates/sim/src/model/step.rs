@@ -248,7 +248,8 @@ impl World {
             return;
         };
         let (leader, origin, id) = (stream.leader, stream.origin, stream.id);
-        let sound = check_batch(&batch).is_ok_and(|(its, its_seq)| (its, its_seq) == (origin, seq));
+        let sound =
+            check_batch(&batch).is_ok_and(|checked| (checked.origin, checked.seq) == (origin, seq));
         let Some(lead) = &mut self.nodes[leader].leads else {
             return;
         };

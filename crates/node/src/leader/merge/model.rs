@@ -22,7 +22,7 @@ impl ModelMerger {
 
     /// A batch of an origin; `false` if its stream has to end.
     pub fn take(&mut self, origin: OriginId, stream: u64, seq: u64, batch: Bytes) -> bool {
-        self.0.take(origin, stream, seq, batch).is_ok()
+        self.0.take(origin, stream, seq, 1, batch).is_ok()
     }
 
     /// Whether anything waits to be proposed.

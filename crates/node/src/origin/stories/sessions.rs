@@ -76,17 +76,19 @@ fn a_job_goes_through_its_life() {
 fn commands_of_all_connections_travel_together_while_others_are_in_flight() {
     let mut story = Story::begins();
     let (ann, bob) = (story.client(), story.client());
-    for _ in 0..limits::SMALL_BATCHES_IN_FLIGHT_MAX {
-        story.say(&ann, [put("x")]);
-        assert_eq!(story.hand(), 1, "no waiting while there is room in flight");
-    }
-    for _ in 0..10 {
+    story.say(&ann, (0..20).map(|_| put("x")));
+    assert_eq!(story.hand(), 1, "nothing waits without need");
+    for _ in 0..9 {
         story.say(&ann, [put("x")]);
         story.say(&bob, [put("y")]);
-        assert_eq!(story.hand(), 0, "enough is in flight: the next batch grows");
+        assert_eq!(story.hand(), 0, "more is in flight: the next batch grows");
     }
+    story.say(&ann, [put("x"), put("x")]);
+    assert_eq!(story.hand(), 1, "twenty puts beside twenty");
+    story.say(&bob, [put("y")]);
+    assert_eq!(story.hand(), 0);
     story.commit();
-    assert_eq!(story.hand(), 1, "twenty puts, one batch");
+    assert_eq!(story.hand(), 1, "one put, and nothing in flight");
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn a_full_batch_is_followed_by_another() {
     let ann = story.client();
     let puts = limits::BATCH_COMMANDS_MAX + 1;
     story.say(&ann, (0..puts).map(|_| put("x")));
-    assert_eq!(story.hand(), 2);
+    assert_eq!(story.hand(), 1, "the one left over waits");
     story.run();
     let large = Call::Put {
         priority: Priority(0),
