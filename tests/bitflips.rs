@@ -22,25 +22,18 @@ use trellis_wire::beanstalk::{Reply, Request};
 /// What a file is, and whether a path in a node's folder is that of such a file.
 type Kind = (&'static str, fn(&str) -> bool);
 
-const KINDS: [Kind; 12] = [
-    ("log: write-ahead log", |path| {
-        path.starts_with("log/") && path.ends_with(".log")
-    }),
+const KINDS: [Kind; 9] = [
+    ("log", |path| path.starts_with("log/")),
     ("state: table", |path| {
         path.starts_with("state/") && path.ends_with(".sst")
-    }),
-    ("log: table", |path| {
-        path.starts_with("log/") && path.ends_with(".sst")
     }),
     ("state: bodies", |path| {
         path.starts_with("state/") && path.ends_with(".blob")
     }),
-    ("log: manifest", |path| path.starts_with("log/MANIFEST")),
     ("state: manifest", |path| {
         path.starts_with("state/") && path.contains("/MANIFEST")
     }),
     ("state: pointer", |path| path == "state/CURRENT"),
-    ("log: current", |path| path == "log/CURRENT"),
     ("state: current", |path| {
         path.starts_with("state/") && path.ends_with("/CURRENT") && path != "state/CURRENT"
     }),

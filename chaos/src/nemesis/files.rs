@@ -1,14 +1,14 @@
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
     thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
-use rand::{Rng, RngCore as _, rngs::StdRng};
+use rand::{Rng, rngs::StdRng};
 use trellis_checker::history::NodeEvent;
+use trellis_store::tamper::tear_the_log;
 
 use super::{Broken, Nemesis};
 use crate::arena::{Arena, name};
@@ -140,8 +140,8 @@ impl Nemesis for Deleted {
     }
 }
 
-/// The newest file of the log of a killed node gets half a record at its end, as a power cut
-/// leaves one.
+/// The log of a killed node gets some sectors of a further write at its end, as a power cut leaves
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Torn {
     node: Option<usize>,
@@ -151,17 +151,16 @@ impl Nemesis for Torn {
     fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
         let node = arena.follower(random)?;
         arena.kill(node)?;
-        let newest = newest_log(&arena.data_dir(node))?;
-        let mut garbage = vec![0; random.random_range(1..900)];
-        random.fill_bytes(&mut garbage);
-        let mut file = fs::File::options().append(true).open(&newest)?;
-        file.write_all(&garbage)?;
+        let sectors = random.random_range(2..40);
+        let mut written: Vec<bool> = (0..sectors).map(|_| random.random()).collect();
+        // Never all of them: that would be a write.
+        written[random.random_range(0..sectors)] = false;
+        tear_the_log(&arena.data_dir(node), &written)?;
         self.node = Some(node);
         let seen = format!(
-            "{}: {} bytes of a torn record behind {}",
+            "{}: {} of {sectors} sectors of a write behind the log",
             name(node),
-            garbage.len(),
-            newest.file_name().unwrap_or_default().display()
+            written.iter().filter(|it| **it).count()
         );
         Ok(Broken::new([node], seen))
     }
@@ -176,16 +175,4 @@ impl Nemesis for Torn {
     fn hold(&self) -> Duration {
         Duration::from_secs(1)
     }
-}
-
-/// The newest write-ahead file of the raft log.
-fn newest_log(data: &Path) -> Result<PathBuf> {
-    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for file in files(&data.join("log"))? {
-        if file.extension().is_some_and(|it| it == "log") {
-            found.push((fs::metadata(&file)?.modified()?, file));
-        }
-    }
-    found.sort();
-    Ok(found.pop().context("the log has no write-ahead file")?.1)
 }

@@ -22,7 +22,7 @@ pub enum OpenError {
 
     /// A later Trellis wrote it.
     #[error(
-        "the data folder {} has format {found}, this binary knows formats up to {known}; start the newer Trellis that wrote it",
+        "the data folder {} has format {found}, this binary knows {known} only; start the newer Trellis that wrote it",
         dir.display()
     )]
     NewerFormat {
@@ -31,6 +31,20 @@ pub enum OpenError {
         /// What its FORMAT file says.
         found: u32,
         /// What this binary can read.
+        known: u32,
+    },
+
+    /// An earlier Trellis wrote it, and nothing of this one reads it.
+    #[error(
+        "the data folder {} has format {found}, this binary knows {known} only; start the older Trellis that wrote it, or give this node an empty folder: it joins anew and gets everything from the others",
+        dir.display()
+    )]
+    OlderFormat {
+        /// Which folder.
+        dir: PathBuf,
+        /// What its FORMAT file says.
+        found: u32,
+        /// What this binary reads.
         known: u32,
     },
 

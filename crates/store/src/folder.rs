@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::OpenError;
 
-/// The format that this binary writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 1;
+/// The format that this binary writes and reads. 1 had the log in RocksDB.
+pub(crate) const FORMAT: u32 = 2;
 
 /// Held as long as the folder is in use; the kernel lets go of it when the process ends, however.
 pub(crate) struct FolderLock {
@@ -94,6 +94,11 @@ fn check_format(dir: &Path, text: &str) -> Result<(), OpenError> {
             dir: dir.to_owned(),
         }),
         Some(found) if found > FORMAT => Err(OpenError::NewerFormat {
+            dir: dir.to_owned(),
+            found,
+            known: FORMAT,
+        }),
+        Some(found) if found < FORMAT => Err(OpenError::OlderFormat {
             dir: dir.to_owned(),
             found,
             known: FORMAT,

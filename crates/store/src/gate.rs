@@ -103,12 +103,8 @@ impl Gate {
         self.state.lock().ledger.truncate(after);
     }
 
-    /// Returns about how many bytes of log are gone by that.
-    pub(crate) fn purged(&self, upto: u64) -> u64 {
-        let mut state = self.state.lock();
-        let before = state.ledger.held();
-        state.ledger.purge(upto);
-        before - state.ledger.held()
+    pub(crate) fn purged(&self, upto: u64) {
+        self.state.lock().ledger.purge(upto);
     }
 
     /// Bytes of log behind `index`, up to a mark too many.

@@ -101,6 +101,11 @@ impl IdentityStore {
         })
     }
 
+    /// Whether nobody has an identity in this log yet.
+    pub(crate) fn is_new(engine: &dyn LogEngine) -> io::Result<bool> {
+        Ok(engine.named(NAME)?.is_none())
+    }
+
     /// As of now.
     pub fn get(&self) -> StoredIdentity {
         self.shared.present.lock().clone()

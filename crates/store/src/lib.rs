@@ -1,9 +1,9 @@
 //! Floor 4: what a node keeps. The only place that knows RocksDB.
 //!
-//! A data folder holds `LOCK`, `FORMAT`, `log/` (the raft log and the node's identity, synced),
-//! `state/<generation>/` (the mirror of the machine, written behind apply), `state/CURRENT`,
-//! `snapshots/<id>/`; `quarantine` while the node is out, and `evidence/<time>/` with what was in the
-//! folder before it was rebuilt.
+//! A data folder holds `LOCK`, `FORMAT`, `log/` (the raft log and the node's identity, synced, in
+//! files of our own), `state/<generation>/` (the mirror of the machine in RocksDB, written behind
+//! apply), `state/CURRENT`, `snapshots/<id>/`; `quarantine` while the node is out, and
+//! `evidence/<time>/` with what was in the folder before it was rebuilt.
 //!
 //! Architecture invariant: nothing here decides anything about jobs or terms. It keeps what it is
 //! given, in order, and says so when it is on disk; when the disk fails it stops the process.

@@ -33,7 +33,7 @@ impl Default for StoreOptions {
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Whether a write is on the disk before it is acknowledged. `false` breaks promise P1 and is
-    /// for benchmarks that want to know what the syncs cost.
+    /// for benchmarks that want to know what the syncs cost, and for tests of other things.
     pub sync: bool,
     /// Bytes of newest entries kept in memory for replication and apply. A follower that is
     /// further behind is served from disk.
@@ -49,8 +49,9 @@ pub struct LogOptions {
     /// How long a write may be outstanding before it counts as failed (architecture, section 10,
     /// rule 7).
     pub write_outstanding_max: Duration,
-    /// Bytes of a memtable of the log's RocksDB.
-    pub memtable_bytes: usize,
+    /// Bytes of one file of the log. A write is in one of them; a larger one has a file of its own.
+    /// Two are there at least.
+    pub segment_bytes: usize,
     /// Accept a first entry with an index above 0 in an empty log. openraft's own storage tests
     /// do that; a node never does.
     pub any_start: bool,
@@ -65,7 +66,7 @@ impl Default for LogOptions {
             batch_bytes: 16 * 1024 * 1024,
             read_bytes: 4 * 1024 * 1024,
             write_outstanding_max: Duration::from_secs(10),
-            memtable_bytes: 16 * 1024 * 1024,
+            segment_bytes: 16 * 1024 * 1024,
             any_start: false,
         }
     }

@@ -1,4 +1,4 @@
-//! What both RocksDB instances have in common.
+//! What is the same for every instance of RocksDB.
 
 use std::io;
 use std::sync::{Arc, OnceLock};

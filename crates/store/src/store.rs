@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::folder::{self, FolderLock};
 use crate::gate::Gate;
 use crate::identity::{IdentityStore, StoredIdentity};
-use crate::log::{LogEngine, LogStore, RocksLog};
+use crate::log::{LogEngine, LogStore, Segments};
 use crate::state::{Pointer, StateMirror};
 use crate::{OpenError, Quarantine, QuarantineKind, StoreOptions, quarantine};
 
@@ -78,15 +78,16 @@ impl Store {
         let gate = Arc::new(Gate::new());
 
         let log_failed = |error| failed(dir, "can't open the log in", error, Part::Log);
-        if !dir.join("log/CURRENT").exists() && dir.join("state/CURRENT").exists() {
-            // The state is made after the log. An empty log beside it would be a node that has
-            // forgotten its votes.
+        let engine = Segments::open(&dir.join("log"), &options.log).map_err(log_failed)?;
+        let is_new = IdentityStore::is_new(&engine).map_err(log_failed)?;
+        if is_new && dir.join("state/CURRENT").exists() {
+            // The state is made after the first write of the log. An empty log beside it would be
+            // a node that has forgotten its votes.
             return Err(OpenError::LogDamaged {
                 dir: dir.to_owned(),
-                detail: "its CURRENT is missing".to_owned(),
+                detail: "it is empty although there is a state".to_owned(),
             });
         }
-        let engine = RocksLog::open(&dir.join("log"), &options.log).map_err(log_failed)?;
         let engine = wrap(Arc::new(engine));
         let log = LogStore::open(engine.clone(), options.log, failure.clone(), gate.clone())
             .map_err(log_failed)?;

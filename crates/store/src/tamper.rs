@@ -1,5 +1,5 @@
-//! Changes a state behind its node's back, with good checksums and a good digest: what only a
-//! comparison with other replicas can find. For tests of that comparison; no product build has it.
+//! Changes what lies in a folder behind its node's back, as no flipped bit does it. For tests; no
+//! product build has it.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,19 @@ const FAMILIES: [&str; 7] = [
 ];
 const ROWS: [&str; 4] = ["tubes", "origins", "jobs", "waits"];
 
-/// Makes the first job in the state of the stopped node in `dir` more or less urgent; returns its
+/// Leaves in the log of the stopped node in `dir` what a power cut leaves of a write that was never
+/// acknowledged: of its sectors those that are true.
+///
+/// # Errors
+///
+/// The folder is in use, its log has no room for so many sectors, or the disk's.
+pub fn tear_the_log(dir: &Path, written: &[bool]) -> io::Result<()> {
+    let _lock = folder::lock(dir).map_err(io::Error::other)?;
+    crate::log::tear(&dir.join("log"), written)
+}
+
+/// With good checksums and a good digest, so that only a comparison with other replicas can find
+/// it: makes the first job in the state of the stopped node in `dir` more or less urgent; returns its
 /// id. The log is left alone.
 ///
 /// # Errors

@@ -14,6 +14,9 @@ use super::Keep;
 /// What a disk writes as a whole, in bytes: the granularity of [`Keep::Pages`].
 const PAGE: usize = 4096;
 
+/// What it never writes in part, in bytes: the granularity of a torn write over what was there.
+const SECTOR: u64 = 512;
+
 /// One file's bytes: what is on the platters, and what only the page cache knows.
 ///
 /// The durable bytes are a real file, the *object*; what was written since the last sync lies here in memory, as pages
@@ -206,7 +209,8 @@ impl Content {
             Keep::Nothing => {}
             Keep::Prefix if changes.is_empty() => {}
             Keep::Prefix => {
-                // Whole changes, and a part of the next one, to the byte.
+                // Whole changes, and a part of the next one: to the byte of what makes the file
+                // longer, to the sector of what lies over durable bytes.
                 let whole = chance.random_range(0..=changes.len());
                 for (number, change) in changes.into_iter().enumerate().take(whole + 1) {
                     match change {
@@ -214,7 +218,8 @@ impl Content {
                             let len = if number < whole {
                                 data.len()
                             } else {
-                                chance.random_range(0..=data.len())
+                                let len = chance.random_range(0..=data.len());
+                                self.torn(offset, len)
                             };
                             self.put(offset, &data[..len])?;
                             kept += len as u64;
@@ -245,6 +250,15 @@ impl Content {
             bytes: written - kept,
             kept,
         })
+    }
+
+    /// How much is there of a write of which the disk got `len` bytes.
+    fn torn(&self, offset: u64, len: usize) -> usize {
+        let end = offset + len as u64;
+        match end <= self.synced {
+            true => (end / SECTOR * SECTOR).saturating_sub(offset) as usize,
+            false => len,
+        }
     }
 
     /// Turns one bit over, for readers and on the platters alike.

@@ -249,6 +249,24 @@ fn a_torn_write_ends_at_any_byte_and_the_seed_says_where() {
     }
 }
 
+/// What a disk promises, and what those rely upon who write over what is there.
+#[test]
+fn what_is_written_over_durable_bytes_is_torn_at_sectors() {
+    let mut seen = [0; 4];
+    for seed in 0..60 {
+        let mut story = Story::begins(NameRule::Journal);
+        let file = story.kept("file", &"o".repeat(2_048));
+        story.write(file, 256, &"n".repeat(1_280));
+        let cut = story.disk.cut(Keep::Prefix, KeepNames::Nothing, seed);
+        cut.expect("a power cut");
+        let text = story.text("file").expect("it is there");
+        let new = text.matches('n').count();
+        let sectors = [0, 256, 768, 1_280].iter().position(|it| *it == new);
+        seen[sectors.unwrap_or_else(|| panic!("{new} bytes"))] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
 #[test]
 fn pages_survive_in_any_order_and_what_is_between_is_zero() {
     let mut holes = 0;

@@ -37,7 +37,7 @@ pub(super) fn lost_write(scene: &Scene) -> Result<Told> {
         let node = (leader + 1) % NODES;
         let effect = ["lose", "misdirect"][round as usize % 2];
         let rule = format!(
-            "on write {effect} path=log/*.log times=1 after={}",
+            "on write {effect} path=log/*.segment times=1 after={}",
             chance.random_range(0..40)
         );
         cluster.disk(node).tell(&rule)?;

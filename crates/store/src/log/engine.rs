@@ -3,16 +3,18 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Where the log's bytes lie. RocksDB today; a file of pre-allocated segments can take its place.
+/// Where the log's bytes lie.
 ///
-/// An engine stores and returns frames; it knows nothing of Raft.
+/// An engine stores and returns frames; it knows nothing of Raft. Frames have consecutive indexes:
+/// what is written goes behind the last one, what is removed goes from either end.
 pub trait LogEngine: Send + Sync + 'static {
     /// Carries out all steps in order, as one: after a crash all of them have happened or none.
     /// They are on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// Anything the disk said. The caller does not try again.
+    /// Anything the disk said, or a step that would leave a hole. The caller does not try again, and
+    /// nothing is written any more.
     fn write(&self, steps: &[Step<'_>]) -> io::Result<()>;
 
     /// The frames of `range` in order, from its first index that is there, without holes; ends
@@ -30,15 +32,14 @@ pub trait LogEngine: Send + Sync + 'static {
     /// Anything the disk said.
     fn named(&self, name: &str) -> io::Result<Option<Bytes>>;
 
-    /// Gives the room of removed frames up to `index` back to the file system. May take long; the
-    /// frames are gone already.
+    /// Gives room that is held for later back to the file system, for a disk that is short of it.
     ///
     /// # Errors
     ///
     /// Anything the disk said.
-    fn reclaim(&self, index: u64) -> io::Result<()>;
+    fn reclaim(&self) -> io::Result<()>;
 
-    /// `Err` if something failed behind the engine's back (a flush, a compaction).
+    /// `Err` if something failed behind the engine's back (the making of a file).
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ mod engine;
 mod patience;
 mod reader;
 mod recovery;
-mod rocks;
+mod segments;
 mod store;
 mod tail;
 mod view;
@@ -17,7 +17,9 @@ pub use engine::{LogEngine, Step};
 pub use reader::LogReader;
 pub use store::LogStore;
 
-pub(crate) use rocks::RocksLog;
+pub(crate) use segments::Segments;
+#[cfg(feature = "tamper")]
+pub(crate) use segments::tear;
 
 use trellis_consensus::raft::{Entry, LogId, VoteOf as Vote};
 

@@ -148,17 +148,18 @@ impl LogStore {
         self.shared.gate.index_keeping(bytes)
     }
 
-    /// Gives the room of purged entries back to the file system: for a node below its mark. Happens
-    /// by itself after some more purges. Blocks until it is done.
+    /// Gives the room of purged entries back to the file system, rather than to hold it for those
+    /// that come: for a node below its mark. Blocks until it is done.
     ///
     /// # Errors
     ///
-    /// What the disk said.
+    /// What the disk said; it is about to stop the node.
     pub fn compact(&self) -> io::Result<()> {
-        match self.purged_index() {
-            Some(index) => self.shared.engine.reclaim(index),
-            None => Ok(()),
-        }
+        self.shared.failure.check()?;
+        self.shared.engine.reclaim().map_err(|error| {
+            let what = "room of the raft log can't be freed";
+            self.shared.failure.because(what, &error)
+        })
     }
 
     /// What the log tells the operator.
@@ -332,8 +333,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             view.cuts += 1;
             start
         };
-        let freed = self.shared.gate.purged(upto.index);
+        self.shared.gate.purged(upto.index);
         // Nobody waits for it: a purge that a crash undoes is done again.
-        self.shared.submit(0, What::Purge { start, upto, freed })
+        self.shared.submit(0, What::Purge { start, upto })
     }
 }

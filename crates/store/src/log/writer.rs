@@ -68,7 +68,7 @@ pub(super) enum What {
         done: oneshot::Sender<io::Result<()>>,
     },
     /// Removes what is from `start` up to `upto`.
-    Purge { start: u64, upto: LogId, freed: u64 },
+    Purge { start: u64, upto: LogId },
 }
 
 impl Shared {
@@ -201,10 +201,6 @@ pub(super) struct Writer {
     flushed: Option<LogId>,
     /// What the disk says is committed.
     committed: Option<LogId>,
-    /// Bytes purged since their room was last given back.
-    freed: u64,
-    /// Gives it back; at most one at a time.
-    reclaiming: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Writer {
@@ -217,8 +213,6 @@ impl Writer {
             shared,
             flushed,
             committed,
-            freed: 0,
-            reclaiming: None,
         }
     }
 
@@ -243,10 +237,6 @@ impl Writer {
                     break;
                 }
             }
-        }
-        if let Some(reclaiming) = self.reclaiming.take() {
-            // It has nothing to say: what it could not free is freed by a later compaction.
-            let _ = reclaiming.join();
         }
     }
 
@@ -290,7 +280,7 @@ impl Writer {
                         range: end_of(after)..*end,
                     });
                 }
-                What::Purge { start, upto, .. } => {
+                What::Purge { start, upto } => {
                     if upto.index >= end_of(&last) {
                         last = Some(*upto);
                     }
@@ -347,7 +337,7 @@ impl Writer {
     }
 
     /// Tells everybody in order that what they asked for is on disk.
-    fn acknowledge(&mut self, ops: VecDeque<Op>) {
+    fn acknowledge(&self, ops: VecDeque<Op>) {
         let shared = self.shared.clone();
         let end = end_of(&self.flushed);
         {
@@ -368,7 +358,6 @@ impl Writer {
             .metrics
             .flushed_index
             .set(as_gauge(end.saturating_sub(1)));
-        let mut purged = None;
         for op in ops {
             match op.what {
                 What::Append { done, .. } => done.io_completed(Ok(())),
@@ -376,46 +365,13 @@ impl Writer {
                 What::Vote { done, .. } | What::Truncate { done, .. } => {
                     let _ = done.send(Ok(()));
                 }
-                What::Purge { upto, freed, .. } => {
-                    purged = Some(upto.index);
-                    self.freed += freed;
-                }
+                What::Purge { .. } => {}
             }
         }
         shared
             .metrics
             .held_bytes
             .set(as_gauge(shared.gate.held_bytes()));
-        if let Some(index) = purged {
-            self.reclaim(index);
-        }
-    }
-
-    /// Gives disk room back beside the writing, not before it, and not for less than what is
-    /// written to disk as one file.
-    fn reclaim(&mut self, index: u64) {
-        if self.freed < self.shared.options.memtable_bytes as u64 {
-            return;
-        }
-        if self
-            .reclaiming
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
-        {
-            return;
-        }
-        self.freed = 0;
-        let shared = self.shared.clone();
-        self.reclaiming = std::thread::Builder::new()
-            .name("log-reclaim".into())
-            .spawn(move || {
-                if let Err(error) = shared.engine.reclaim(index) {
-                    shared
-                        .failure
-                        .because("room of the raft log can't be freed", &error);
-                }
-            })
-            .ok();
     }
 }
 

@@ -12,8 +12,8 @@ use crate::{Quarantine, QuarantineKind, rebuild};
 fn full_folder() -> Folder {
     let folder = Folder::with(|options| {
         options.state.window = Duration::ZERO;
-        // A few entries fill a memtable of the log.
-        options.log.memtable_bytes = 64 * 1024;
+        // So that there are many files.
+        options.log.segment_bytes = 64 * 1024;
     });
     let mut node = Replica::new(&folder);
     node.opened
@@ -37,7 +37,7 @@ fn full_folder() -> Folder {
         let noise: Vec<u8> = std::iter::repeat_with(rand::random).take(6_000).collect();
         node.put(noise);
         node.put(vec![round; 50]);
-        // The log's lines are of one size here; so many of them that some reach its tables.
+        // So many lines that they fill several files.
         let lines = vec![super::entry(node.next, 4_000)];
         runtime
             .block_on(append(&mut node.opened.log, lines))
@@ -151,10 +151,7 @@ fn one_flipped_bit_anywhere_is_harmless_or_found() {
         }
     }
     for needed in [
-        "log/log",
-        "log/sst",
-        "log/MANIFEST",
-        "log/CURRENT",
+        "log/segment",
         "state/sst",
         "state/blob",
         "state/MANIFEST",
@@ -198,6 +195,7 @@ fn one_flipped_bit_anywhere_is_harmless_or_found() {
                         OpenError::Quarantined { .. }
                             | OpenError::NoFormat { .. }
                             | OpenError::NewerFormat { .. }
+                            | OpenError::OlderFormat { .. }
                     );
                     assert!(
                         is_out,
@@ -216,7 +214,7 @@ fn a_damaged_folder_stays_closed_until_it_is_rebuilt_and_the_evidence_stays() {
     let path = listing(&image.path())
         .into_iter()
         .map(|(path, _)| path)
-        .find(|path| kind_of(path) == "log/sst")
+        .find(|path| kind_of(path) == "log/segment")
         .unwrap();
     let mut content = std::fs::read(&path).unwrap();
     let flipped = content.len() / 2;

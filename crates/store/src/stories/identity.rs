@@ -63,10 +63,22 @@ fn a_folder_in_use_is_refused_with_who_uses_it() {
 fn a_folder_of_a_newer_format_is_refused_with_what_to_do() {
     let folder = Folder::new();
     folder.open();
-    std::fs::write(folder.path().join("FORMAT"), "trellis 2\n").unwrap();
+    std::fs::write(folder.path().join("FORMAT"), "trellis 3\n").unwrap();
     let refused = folder.try_open().err().unwrap().to_string();
     assert!(
-        refused.contains("format 2") && refused.contains("start the newer Trellis"),
+        refused.contains("format 3") && refused.contains("start the newer Trellis"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_folder_of_an_older_format_is_refused_with_what_to_do() {
+    let folder = Folder::new();
+    folder.open();
+    std::fs::write(folder.path().join("FORMAT"), "trellis 1\n").unwrap();
+    let refused = folder.try_open().err().unwrap().to_string();
+    assert!(
+        refused.contains("format 1") && refused.contains("give this node an empty folder"),
         "{refused}"
     );
 }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::vote::RaftLeaderId;
 use trellis_consensus::raft::{LeaderId, VoteOf};
@@ -40,6 +40,34 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
     append(&mut again.log, entries(10..12)).await.unwrap();
     assert_eq!(again.log.last_index(), Some(11));
     assert_eq!(image.failures(), [""; 0]);
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_before_it_is_on_disk() {
+    let folder = Folder::new();
+    let (mut opened, disk) = folder.open_faulty();
+    disk.hang(true);
+    let (done, mut on_disk) = TypeConfig::oneshot();
+    let callback = IOFlushed::signal(done);
+    opened.log.append(entries(0..1), callback).await.unwrap();
+    assert!((&mut on_disk).now_or_never().is_none());
+    disk.hang(false);
+    on_disk.await.unwrap().unwrap();
+}
+
+/// A node that forgets a vote gives another in the same term.
+#[tokio::test]
+async fn a_vote_is_on_disk_before_it_is_given() {
+    let folder = Folder::new();
+    let mut opened = folder.open();
+    for term in 1..4 {
+        opened.log.save_vote(&vote(term)).await.unwrap();
+        let image = folder.crash_image();
+        let mut again = image.open();
+        let mut reader = again.log.get_log_reader().await;
+        assert_eq!(reader.read_vote().await.unwrap(), Some(vote(term)));
+        assert_eq!(again.log.vote_term(), term);
+    }
 }
 
 #[tokio::test]
@@ -325,14 +353,25 @@ fn flip(file: &Path, offset: u64) {
     fs::write(file, bytes).unwrap();
 }
 
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|item| item.unwrap().path())
-        .filter(|path| path.to_string_lossy().ends_with(ending))
-        .collect();
-    found.sort();
-    found
+/// The file of the log in which `what` lies, and where.
+fn find(folder: &Path, what: &[u8]) -> (PathBuf, u64) {
+    for item in fs::read_dir(folder.join("log")).unwrap() {
+        let path = item.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(what.len()).position(|it| it == what) {
+            return (path, at as u64);
+        }
+    }
+    panic!("nowhere in {}", folder.display());
+}
+
+fn marked(index: u64, mark: &str) -> Entry {
+    let payload = Payload {
+        at: Timestamp(index),
+        batches: vec![Bytes::from(format!("{mark}{}", "x".repeat(1_000)))],
+        leader: Vec::new(),
+    };
+    openraft::entry::RaftEntry::new_normal(log_id(index), payload)
 }
 
 /// Faults D33: what follows the damage was acknowledged, so it is not a torn tail.
@@ -341,15 +380,14 @@ async fn a_flipped_bit_in_the_middle_of_the_log_is_refused() {
     let folder = Folder::new();
     let mut opened = folder.open();
     for index in 0..200 {
-        append(&mut opened.log, vec![entry(index, 1_000)])
+        let mark = if index == 100 { "in the middle" } else { "" };
+        append(&mut opened.log, vec![marked(index, mark)])
             .await
             .unwrap();
     }
     let image = folder.crash_image();
-    let wal = files(&image.path().join("log"), ".log");
-    assert_eq!(wal.len(), 1, "{wal:?}");
-    let middle = fs::metadata(&wal[0]).unwrap().len().min(200_000) / 2;
-    flip(&wal[0], middle);
+    let (file, at) = find(&image.path(), b"in the middle");
+    flip(&file, at);
     match image.try_open() {
         Err(OpenError::LogDamaged { detail, .. }) => assert!(!detail.is_empty()),
         Err(other) => panic!("{other}"),
@@ -363,23 +401,37 @@ async fn a_torn_tail_costs_only_what_was_not_acknowledged() {
     let folder = Folder::new();
     let mut opened = folder.open();
     append(&mut opened.log, entries(0..20)).await.unwrap();
-    let whole = {
+    append(&mut opened.log, vec![marked(20, "the last one")])
+        .await
+        .unwrap();
+    for lost in 0..3 {
         let image = folder.crash_image();
-        let wal = files(&image.path().join("log"), ".log");
-        fs::metadata(&wal[0]).unwrap().len()
-    };
-    append(&mut opened.log, vec![entry(20, 500)]).await.unwrap();
-    for cut in [1, 3, 100, 400] {
-        let image = folder.crash_image();
-        let wal = files(&image.path().join("log"), ".log");
-        let file = fs::OpenOptions::new().write(true).open(&wal[0]).unwrap();
-        file.set_len(whole + cut).unwrap();
+        let (path, at) = find(&image.path(), b"the last one");
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        // It has three sectors; none of the file was used before.
+        let sector = (at / 512 + lost) * 512;
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], sector).unwrap();
         let again = image.open();
         assert_eq!(
             again.log.last_index(),
             Some(19),
-            "cut {cut} bytes into the last record"
+            "sector {lost} of it is lost"
         );
+    }
+}
+
+/// The state is made after the log: whoever has one and no log has forgotten what it acknowledged.
+#[test]
+fn a_log_that_is_gone_is_damage() {
+    let folder = Folder::new();
+    drop(folder.open());
+    fs::remove_dir_all(folder.path().join("log")).unwrap();
+    match folder.try_open() {
+        Err(OpenError::LogDamaged { detail, .. }) => {
+            assert!(detail.contains("empty although"), "{detail}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it opened"),
     }
 }
 

@@ -50,7 +50,7 @@ impl Folder {
             ..StoreOptions::default()
         };
         // Small enough for a test's patience.
-        options.log.memtable_bytes = 1024 * 1024;
+        options.log.segment_bytes = 64 * 1024;
         options.state.memtable_bytes = 1024 * 1024;
         options.state.block_cache_bytes = 1024 * 1024;
         change(&mut options);
@@ -287,8 +287,8 @@ impl LogEngine for Faulty {
         self.disk.named(name)
     }
 
-    fn reclaim(&self, index: u64) -> io::Result<()> {
-        self.disk.reclaim(index)
+    fn reclaim(&self) -> io::Result<()> {
+        self.disk.reclaim()
     }
 
     fn health(&self) -> io::Result<()> {

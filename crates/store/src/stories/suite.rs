@@ -7,7 +7,7 @@ use trellis_consensus::raft::StateMachine;
 use super::*;
 use crate::failure::Failure;
 use crate::gate::Gate;
-use crate::log::RocksLog;
+use crate::log::Segments;
 use crate::{LogOptions, LogStore, StateMirror, StateOptions};
 
 /// The suite moves log and state apart as no node does (a state without a log, a log that begins
@@ -29,10 +29,10 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, tempfile::TempDir> for Unc
         let gate = Arc::new(Gate::open());
         let options = LogOptions {
             any_start: true,
-            memtable_bytes: 1024 * 1024,
+            segment_bytes: 64 * 1024,
             ..LogOptions::default()
         };
-        let engine = RocksLog::open(&dir.path().join("log"), &options).unwrap();
+        let engine = Segments::open(&dir.path().join("log"), &options).unwrap();
         let log = LogStore::open(Arc::new(engine), options, failure.clone(), gate.clone()).unwrap();
         let (state, snapshots) = (dir.path().join("state"), dir.path().join("snapshots"));
         let options = StateOptions {

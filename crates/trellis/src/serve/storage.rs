@@ -107,7 +107,9 @@ impl Disk for Volume {
 pub(crate) fn refused(error: OpenError) -> Ended {
     let exit = match &error {
         OpenError::InUse { .. } | OpenError::Io { .. } => Exit::Folder,
-        OpenError::NewerFormat { .. } | OpenError::NoFormat { .. } => Exit::Foreign,
+        OpenError::NewerFormat { .. }
+        | OpenError::OlderFormat { .. }
+        | OpenError::NoFormat { .. } => Exit::Foreign,
         OpenError::NoNode { .. } => Exit::No,
         OpenError::LogDamaged { .. } | OpenError::StateDamaged { .. } => Exit::Damaged,
         _ => Exit::Disk,
