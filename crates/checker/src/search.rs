@@ -146,6 +146,8 @@ struct Frame {
     against: Option<Vec<usize>>,
     /// Whether any job of the tube can matter.
     all: bool,
+    /// Whether a job was to be buried: then it matters which others lie there already.
+    buries: bool,
 }
 
 /// A step that was placed, and how to take it back.
@@ -321,6 +323,7 @@ impl Search<'_, '_> {
             touched: Vec::new(),
             against: None,
             all: false,
+            buries: false,
         })
     }
 
@@ -371,6 +374,7 @@ impl Search<'_, '_> {
         if frame.option == 0 && frame.optional.is_none() && *to != Nanos::MAX {
             frame.touched.extend(act.job());
             frame.all |= act.is_about_the_tube();
+            frame.buries |= matches!(act, Act::Bury { .. });
             if let Err(blamed) = &options {
                 frame.touched.extend(blamed);
             }
@@ -408,10 +412,23 @@ impl Search<'_, '_> {
         } else {
             frame.touched.iter().copied().chain([whole]).collect()
         };
-        lists
+        let mut steps: Vec<usize> = lists
             .into_iter()
             .flat_map(|job| &self.optional[job])
             .copied()
+            .collect();
+        if frame.buries && !frame.all {
+            let all = self.optional.iter().flatten().copied();
+            let others = all.filter(|step| {
+                let Step { act, .. } = &self.steps[*step];
+                let job = act.job();
+                matches!(act, Act::Bury { .. })
+                    && job.is_none_or(|job| !frame.touched.contains(&job))
+            });
+            steps.extend(others);
+        }
+        steps
+            .into_iter()
             .filter(|step| !self.used[*step] && self.steps[*step].from <= frame.horizon)
             .collect()
     }

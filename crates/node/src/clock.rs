@@ -279,6 +279,18 @@ mod tests {
     }
 
     #[test]
+    fn a_new_leader_who_knows_the_clock_does_not_look_at_the_wall() {
+        let hour = 3_600_000;
+        for wall in [0, 50_000, 1_000 * hour] {
+            let clocks = Clocks::beside(WallClock::new(move || wall));
+            clocks.sample(Timestamp(50_000), later(&clocks, 0));
+            let (office, start) = clocks.take_office(Timestamp(50_000), DAY, later(&clocks, 10));
+            assert_eq!(start, Start::Warm);
+            assert_eq!(office.now(later(&clocks, 10)), Timestamp(50_010));
+        }
+    }
+
+    #[test]
     fn time_in_the_log_is_never_undercut() {
         let clocks = Clocks::default();
         clocks.sample(Timestamp(50_000), later(&clocks, 0));

@@ -64,6 +64,32 @@ fn order_among_jobs_that_were_kicked_or_had_waited() {
 }
 
 #[test]
+fn a_burial_of_unknown_outcome_may_have_been_before_another() {
+    let kicked = |first: (u64, &str), left: u64| {
+        let mut story = Story::new();
+        story
+            .told(1, 10, 20, put("a", 5, 0, 1), inserted(1))
+            .told(2, 30, 40, put("b", 6, 0, 60), inserted(2))
+            .told(1, 50, 60, reserve(0), reserved(1, "a"))
+            .told(2, 70, 80, reserve(0), reserved(2, "b"))
+            .never_told(1, 100, bury(1))
+            .closed(1, 110)
+            .told(2, 200, 210, bury(2), Reply::Buried)
+            .told(2, 300, 310, kick(1), Reply::Kicked { count: 1 })
+            .told(2, 1_400, 1_410, reserve(0), reserved(first.0, first.1));
+        let buried = Call::PeekBuried { tube: tube("t") };
+        let key = if left == 1 { "a" } else { "b" };
+        story.told(2, 1_500, 1_510, buried, found(left, key));
+        story
+    };
+    // It was, so it was kicked first.
+    kicked((1, "a"), 2).is_sound();
+    // It was behind the other one: then that one was kicked first.
+    kicked((2, "b"), 1).is_sound();
+    kicked((2, "b"), 2).breaks(I17);
+}
+
+#[test]
 fn a_wait_gets_the_first_that_is_kicked_and_not_the_best() {
     let kicked = |waits: bool| {
         let mut story = Story::new();

@@ -121,7 +121,7 @@ pub enum ChangeRefusal {
     /// No such member.
     #[error("no member is called {0:?} or has this id; `trellis member list` shows them")]
     Unknown(String),
-    /// One change at a time.
+    /// One newcomer at a time.
     #[error("{0} is on its way into the cluster: wait for it, or remove it first")]
     Underway(String),
     /// The name is taken by a living node.
@@ -206,22 +206,24 @@ impl Council {
                 cluster,
             });
         }
-        for member in self.membership.members.values() {
-            if member.name == newcomer.name && self.lives(member.id) {
+        let namesakes = self.membership.members.values();
+        let namesakes = namesakes.filter(|member| member.name == newcomer.name);
+        let mut replaces = false;
+        for member in namesakes {
+            if self.lives(member.id) {
                 let (name, owner) = (member.name.clone(), member.id);
                 return Err(ChangeRefusal::NameTaken { name, owner });
             }
-            // A second learner has to wait, unless the first is its own former self.
-            let voter = self
-                .membership
-                .voters
-                .iter()
-                .any(|set| set.contains(&member.id));
-            if !voter && member.name != newcomer.name {
-                return Err(ChangeRefusal::Underway(member.name.clone()));
-            }
+            replaces |= self.votes(member.id);
         }
-        Ok(false)
+        // A second newcomer has to wait, unless the first is its own former self. One that replaces
+        // a voter does not: the first is waiting for that voter.
+        let mut others = self.membership.members.values();
+        let first = others.find(|member| !self.votes(member.id) && member.name != newcomer.name);
+        match first {
+            Some(first) if !replaces => Err(ChangeRefusal::Underway(first.name.clone())),
+            _ => Ok(false),
+        }
     }
 
     /// Finds a member by name or by its sixteen-digit id.
@@ -235,12 +237,7 @@ impl Council {
             members.filter(|one| one.name == name_or_id || one.id.to_string() == name_or_id);
         // Of two with one name the voter is meant: the other is on its way to replace it.
         let first = found.next();
-        let voter = |member: &&Member| {
-            self.membership
-                .voters
-                .iter()
-                .any(|voters| voters.contains(&member.id))
-        };
+        let voter = |member: &&Member| self.votes(member.id);
         first
             .filter(voter)
             .or_else(|| found.find(voter))
@@ -313,6 +310,25 @@ impl Council {
         id == self.me || self.sight(id).present
     }
 
+    fn votes(&self, id: NodeId) -> bool {
+        self.membership.voters.iter().any(|set| set.contains(&id))
+    }
+
+    /// Whether the voter is dead and a learner of its name could take its place right now.
+    fn has_successor(&self, voter: NodeId) -> bool {
+        let Some(dead) = self.membership.members.get(&voter) else {
+            return false;
+        };
+        let ready = |learner: &Member| {
+            let sight = self.sight(learner.id);
+            let level = sight.lag.is_some_and(|lag| lag <= CAUGHT_UP_ENTRIES);
+            sight.present && !sight.quarantined && level
+        };
+        let mut others = self.membership.members.values();
+        !self.lives(voter)
+            && others.any(|other| other.name == dead.name && !self.votes(other.id) && ready(other))
+    }
+
     /// Present, or its origin is not over yet: it may still be serving clients.
     fn lives(&self, id: NodeId) -> bool {
         self.present(id) || self.sight(id).open_origin
@@ -348,9 +364,12 @@ impl Council {
                 "{name} ({id}) waits for the origin of node {dead} to expire"
             ));
         }
+        // Of several who replace dead voters none waits for the dead of another: it would never come.
+        let excused = |voter| dead.is_some() && self.has_successor(voter);
         let away: Vec<String> = voters
             .iter()
             .filter(|voter| Some(**voter) != dead && !self.present(**voter))
+            .filter(|voter| !excused(**voter))
             .map(|voter| match self.membership.members.get(voter) {
                 Some(member) => member.name.clone(),
                 None => voter.to_string(),

@@ -4,6 +4,7 @@
 
 mod absurd;
 mod batches;
+mod classics;
 mod image;
 mod life;
 mod limits;

@@ -13,7 +13,8 @@ pub(super) struct Nemesis {
     random: StdRng,
     next: u64,
     doing: Vec<Doing>,
-    wiped: bool,
+    /// How many disks were lost.
+    lost: usize,
     guest: Option<usize>,
     /// The only house whose wall clock may be far off: a cold start takes the lower median of those
     /// of a majority, and so bears one.
@@ -53,7 +54,7 @@ impl Nemesis {
             random,
             next,
             doing: Vec::new(),
-            wiped: false,
+            lost: 0,
             guest: None,
             wild: None,
             copies: BTreeMap::new(),
@@ -296,19 +297,17 @@ impl Nemesis {
                 return;
             }
             Fault::Wipe => {
-                let healthy = world.living().len() == world.houses.len() && self.doing.is_empty();
-                // A newcomer and a replacement wait for each other until a person removes one.
-                if self.wiped || self.guest.is_some() || !healthy {
+                if !self.may_lose(world) {
                     return;
                 }
-                self.wiped = true;
+                self.lost += 1;
                 world.kill(victim, false, 0);
                 world.wipe(victim);
                 self.copies.remove(&victim);
                 (vec![victim], short, Undo::Start)
             }
             Fault::Guest => {
-                if self.guest.is_some() || self.wiped {
+                if self.guest.is_some() {
                     return;
                 }
                 let join = world.shared.nodes.clone();
@@ -335,14 +334,13 @@ impl Nemesis {
                     return;
                 };
                 // Only while the others are there to tell it.
-                let healthy = world.living().len() == world.houses.len() && self.doing.is_empty();
-                if self.wiped || self.guest.is_some() || !healthy {
+                if !self.may_lose(world) {
                     return;
                 }
                 let Some(copy) = self.copies.remove(&place) else {
                     return;
                 };
-                self.wiped = true;
+                self.lost += 1;
                 world.kill(place, false, 0);
                 world.houses[place].folder = copy;
                 world.may_stop.insert(world.houses[place].host);
@@ -374,6 +372,13 @@ impl Nemesis {
             undo,
             hindered: world.net.hindered(),
         });
+    }
+
+    /// Whether one more disk may be lost for good: all are there, and most disks were never lost.
+    fn may_lose(&self, world: &World) -> bool {
+        let nodes = world.shared.nodes.len();
+        let there = world.living().into_iter().filter(|place| *place < nodes);
+        self.lost < (nodes - 1) / 2 && there.count() == nodes && self.doing.is_empty()
     }
 
     /// How many appends that were not synced a power cut leaves: usually none, sometimes some, so

@@ -44,6 +44,9 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// How long a silent node keeps its sessions: short, so that leases run out in every run.
 const LEASE: Duration = Duration::from_secs(4);
 
+/// So many times as long as planned faults may go on until enough was acknowledged.
+const LONGER: u64 = 3;
+
 /// What a run is to be.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -127,7 +130,7 @@ pub fn play(plan: &Plan, file: &Path) -> Result<Outcome, String> {
             ..Bounds::default()
         },
         demands: Demands {
-            acknowledged: (plan.seconds * 10).max(1),
+            acknowledged: acknowledged_min(plan),
             faults: (plan.seconds / 10).max(1),
             finals: size as u64,
         },
@@ -168,6 +171,11 @@ pub fn play(plan: &Plan, file: &Path) -> Result<Outcome, String> {
     })
 }
 
+/// Operations that must be acknowledged in a run.
+fn acknowledged_min(plan: &Plan) -> u64 {
+    (plan.seconds * 10).max(1)
+}
+
 fn profile(seed: u64) -> Result<Profile, String> {
     let name = match seed % 8 {
         0 => "timers",
@@ -203,8 +211,12 @@ fn live(plan: &Plan, world: &mut World, nemesis: &mut Option<Nemesis>) -> bool {
     }
     repeating::repeat(plan.seed, if plan.seed.is_multiple_of(2) { 10 } else { 0 });
     let breaking = nemesis.insert(Nemesis::new(plan.seed, world.now));
-    let end = world.now + plan.seconds * 1_000;
-    while world.now < end && world.wrong.is_empty() {
+    let begin = world.now;
+    let end = begin + plan.seconds * 1_000;
+    // Faults that leave no majority for most of the time prove nothing: then they go on for longer.
+    let last = begin + plan.seconds * 1_000 * LONGER;
+    let too_few = || shared.answered.load(Ordering::Relaxed) < 2 * acknowledged_min(plan);
+    while (world.now < end || (world.now < last && too_few())) && world.wrong.is_empty() {
         breaking.act(world);
         world.tick();
     }

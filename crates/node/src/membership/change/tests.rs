@@ -115,6 +115,50 @@ fn the_dead_id_is_replaced_only_while_every_other_voter_is_present() {
 }
 
 #[test]
+fn a_newcomer_and_a_replacement_do_not_wait_for_each_other() {
+    // n4 waits for n3, whose disk is lost.
+    let council = three().with_learner(4, "n4").dead(3);
+    rests_because(&council, "waiting for n3");
+    assert_eq!(council.may_join(&member(9, "n3"), 1, false), Ok(false));
+    assert_eq!(
+        council.may_join(&member(5, "n5"), 1, false),
+        Err(ChangeRefusal::Underway("n4".into())),
+        "a second newcomer"
+    );
+    let living = three().with_learner(4, "n4");
+    let taken = living.may_join(&member(9, "n3"), 1, false);
+    assert!(matches!(taken, Err(ChangeRefusal::NameTaken { .. })));
+
+    let both = three().with_learner(4, "n4").dead(3).with_learner(9, "n3");
+    let (dead, new) = (NodeId(3), NodeId(9));
+    assert_eq!(next_duty(&both), Duty::Replace { dead, new });
+    let mut replaced = both;
+    replaced.membership.members.remove(&dead);
+    replaced.membership.voters = vec![[NodeId(1), NodeId(2), new].into()];
+    replaced.unretired.remove(&dead);
+    assert_eq!(next_duty(&replaced), Duty::Promote(NodeId(4)));
+}
+
+#[test]
+fn two_disks_lost_of_five_are_replaced_one_after_the_other() {
+    let mut council = three().with_learner(4, "n4").with_learner(5, "n5");
+    council.membership.voters = vec![(1..=5).map(NodeId).collect()];
+    let council = council.dead(4).dead(5).with_learner(8, "n4");
+    rests_because(&council, "waiting for n5");
+    assert_eq!(council.may_join(&member(9, "n5"), 1, false), Ok(false));
+    let behind = council
+        .with_learner(9, "n5")
+        .seeing(9, |sight| sight.lag = Some(10_000));
+    rests_because(&behind, "waiting for n5");
+    let both = behind.seeing(9, |sight| sight.lag = Some(0));
+    let (dead, new) = (NodeId(4), NodeId(8));
+    assert_eq!(next_duty(&both), Duty::Replace { dead, new });
+    // A voter that is merely away is waited for, whoever else is replaced.
+    let away = both.seeing(2, |sight| sight.present = false);
+    rests_because(&away, "waiting for n2");
+}
+
+#[test]
 fn a_learner_first_catches_up() {
     let behind = three()
         .with_learner(4, "n4")

@@ -21,6 +21,25 @@ fn an_answer_comes_from_the_own_apply_and_not_before() {
 }
 
 #[test]
+fn a_delete_is_answered_when_it_is_carried_out_and_not_before() {
+    let mut story = Story::begins();
+    let ann = story.client();
+    story.say(&ann, [put("letter")]);
+    story.run();
+    assert_eq!(ann.hears(), ["inserted 1"]);
+    story.say(&ann, [Call::Delete(JobId(1))]);
+    assert_eq!(ann.hears(), [""; 0], "nobody has heard of it");
+    story.hand();
+    assert_eq!(
+        ann.hears(),
+        [""; 0],
+        "the leader has it, that proves nothing"
+    );
+    story.commit();
+    assert_eq!(ann.hears(), ["Deleted"]);
+}
+
+#[test]
 fn a_job_goes_through_its_life() {
     let mut story = Story::begins();
     let (ann, bob) = (story.client(), story.client());
