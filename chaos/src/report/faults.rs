@@ -49,7 +49,7 @@ pub(super) const FAULTS: &[Entry] = &[
     tried(7, "follower stopped, also during a snapshot install", &["a_broken_transfer_goes_on_where_it_broke"]),
     tried(8, "SIGTERM is a drain", &["a_planned_transfer_under_load_loses_and_doubles_nothing", "a_node_that_stops_lets_its_clients_go_in_good_order"]),
     tried(9, "killed while a snapshot is built, or a huge batch applied", &["a_crash_leaves_no_halves_behind", "one_huge_entry_is_in_flight_at_a_time"]),
-    partly(10, "panic inside apply", &["what_no_leader_should_have_let_pass_is_refused_by_all_equally"], "a panic ends the process (exit code 70), so to the others it is fault 1 or 3; an entry that can't be understood is a refusal on every node"),
+    partly(10, "panic inside apply", &["a_panic_in_any_thread_ends_the_process_and_says_so", "what_no_leader_should_have_let_pass_is_refused_by_all_equally"], "a panic ends the process (exit code 70), so to the others it is fault 1 or 3; an entry that can't be understood is a refusal on every node"),
     tried(11, "crash at each point between append and applied index", &["what_was_acknowledged_is_there_after_a_crash", "a_window_waits_until_the_log_is_on_disk", "a_purge_beyond_the_durable_state_stops_the_node", "a_crash_right_after_an_install_is_no_damage"]),
     tried(12, "symmetric partition", &["the_leader_falls_silent_and_clients_of_the_others_see_a_pause"]),
     tried(13, "asymmetric partition", &["a_leader_that_talks_but_does_not_hear_is_replaced"]),
@@ -78,8 +78,8 @@ pub(super) const FAULTS: &[Entry] = &[
     tried(36, "misdirected or lost write", &[]),
     tried(37, "stale disk", &["an_older_copy_of_the_folder_stops_whoever_notices_and_whatever_gives_it_away"]),
     partly(38, "vote lost or corrupt", &["one_flipped_bit_anywhere_is_harmless_or_found", "an_older_copy_of_the_folder_stops_even_if_it_is_tried_again_and_again"], "the vote has no file of its own: it is a row of the log, so this is fault 33 or 37"),
-    tried(39, "read error while a laggard is fed", &["a_laggard_is_served_from_disk_and_apply_in_portions", "an_append_with_a_hole_is_refused_and_stops_the_node"]),
-    tried(40, "members added, removed, replaced under load", &["a_leader_that_dies_while_a_member_is_replaced_changes_nothing_in_the_end", "a_leader_that_finds_a_joint_membership_completes_it"]),
+    tried(39, "read error while a laggard is fed", &["a_leader_that_cannot_read_its_log_stops_and_another_feeds_the_laggard", "an_append_with_a_hole_is_refused_and_stops_the_node"]),
+    tried(40, "members added, removed, replaced under load", &["a_leader_that_dies_while_a_member_is_replaced_changes_nothing_in_the_end", "a_leader_that_finds_a_joint_membership_completes_it", "a_newcomer_and_a_replacement_do_not_wait_for_each_other", "two_disks_lost_of_five_are_replaced_one_after_the_other"]),
     tried(41, "a removed node comes back", &["a_removed_node_is_told_so_and_stops"]),
     tried(42, "a wiped node comes back", &["an_empty_disk_comes_back_under_a_new_id_in_place_of_the_dead_one"]),
     tried(43, "rolling restart", &["a_cluster_survives_the_restart_of_any_and_of_all"]),
@@ -90,7 +90,7 @@ pub(super) const FAULTS: &[Entry] = &[
     tried(48, "a storm of TTRs during failover", &["an_entry_lets_only_so_much_fall_due"]),
     partly(49, "worker dies around a delivery", &["an_owed_body_outlives_its_job", "a_client_that_hangs_up_gives_its_jobs_back_and_what_it_sent_is_carried_out"], "the protocol has no token to ask again by"),
     partly(50, "a client retries what did happen", &["after_a_doubt_the_same_bytes_are_sent_again_and_take_effect_once"], "between nodes nothing happens twice; the protocol has no key by which a client's own retry could be known"),
-    partly(51, "mass commands while the leader dies", &["an_entry_lets_only_so_much_fall_due"], "of these the protocol has pause-tube and kick only"),
+    partly(51, "mass commands while the leader dies", &["a_large_kick_is_carried_out_in_portions_and_answered_once", "a_large_kick_that_finds_no_leader_for_the_rest_says_what_it_has_done"], "of these the protocol has pause-tube and kick only"),
     tried(52, "slow consumers, many waiters, large bodies, random bytes", &["a_client_that_never_reads_blocks_only_itself", "garbage_gets_the_protocols_words_and_the_connection_goes_on", "those_who_never_read_make_room_for_one_who_does"]),
 ];
 

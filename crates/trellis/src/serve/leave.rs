@@ -81,3 +81,37 @@ fn watch(within: Duration, exit: Exit) {
         process::abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set for the process that is to panic: this very test, run again.
+    const PANICS: &str = "TRELLIS_TEST_PANICS";
+
+    #[test]
+    fn a_panic_in_any_thread_ends_the_process_and_says_so() {
+        if std::env::var_os(PANICS).is_some() {
+            on_failure();
+            let apply = thread::spawn(|| panic!("half a step"));
+            // The process is gone before this returns.
+            drop(apply.join());
+            return;
+        }
+        let (_, path) = module_path!().split_once("::").expect("a module");
+        let name = format!("{path}::a_panic_in_any_thread_ends_the_process_and_says_so");
+        let this = std::env::current_exe().expect("this program");
+        let ended = process::Command::new(this)
+            .args(["--exact", &name, "--nocapture"])
+            .env(PANICS, "yes")
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(Exit::Defect as i32), "{said}");
+        assert!(said.contains("half a step"), "{said}");
+        assert!(
+            said.contains("a defect of Trellis; the node stops"),
+            "{said}"
+        );
+    }
+}

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use trellis_types::seeded::Bug;
 
 use super::{
@@ -32,11 +32,12 @@ pub(super) enum Course {
     GivenUp { after: Duration },
 }
 
-/// Runs an instrument with a bug, or without any.
+/// Runs an instrument with a bug, or without any; of its tests `only` the one of that name, if given.
 pub(super) fn hunt(
     suites: &mut Suites,
     instrument: Instrument,
     bug: Option<Bug>,
+    only: Option<&str>,
 ) -> anyhow::Result<Course> {
     let steps = instrument.steps();
     // Building is no part of it.
@@ -53,14 +54,17 @@ pub(super) fn hunt(
         suites.binary("trellis", "trellis")?;
     }
     let begin = Instant::now();
+    let mut told = only.is_none();
     for (step, program) in programs {
         let mut command = command(suites, step, &program);
+        command.args(only);
         match bug {
             Some(bug) => command.env("SEEDED_BUG", bug.name()),
             None => command.env_remove("SEEDED_BUG"),
         };
         let seen = Run::of(command, step.bound, instrument.can_be_cut_off())?;
         let after = begin.elapsed();
+        told |= only.is_some_and(|name| seen.tells_of(name));
         if seen.is_rejected() {
             return Ok(Course::GivenUp { after });
         }
@@ -74,6 +78,12 @@ pub(super) fn hunt(
         if seen.given_up {
             return Ok(Course::GivenUp { after });
         }
+    }
+    if !told {
+        bail!(
+            "{} has no test {only:?} any more: crates/xtask/src/seeded/plan.rs names it",
+            instrument.name()
+        );
     }
     Ok(Course::Nothing {
         after: begin.elapsed(),
@@ -174,6 +184,18 @@ impl Run {
         Ok(run)
     }
 
+    /// Whether a test of that name was begun.
+    fn tells_of(&self, name: &str) -> bool {
+        self.lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("test "))
+            .any(|line| {
+                line.split(' ')
+                    .next()
+                    .is_some_and(|test| is_called(test, name))
+            })
+    }
+
     /// Whether too little happened for the checker to say anything.
     fn is_rejected(&self) -> bool {
         let says = |word: &str| self.lines.iter().any(|line| line.starts_with(word));
@@ -261,6 +283,11 @@ impl Run {
             .collect();
         words.join("; ").chars().take(400).collect()
     }
+}
+
+/// Whether the last part of a test's path is that name.
+fn is_called(test: &str, name: &str) -> bool {
+    test.rsplit("::").next() == Some(name)
 }
 
 /// The name of the test that failed, if the line says so.

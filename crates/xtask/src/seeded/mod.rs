@@ -1,7 +1,9 @@
 //! `cargo xtask seeded-bugs`: plants one classic bug after the other and sees that a suite finds it.
 //!
 //! The suites are built once with all bugs in (`crates/types/src/seeded.rs`); `SEEDED_BUG` chooses one
-//! for a run. A bug that no suite finds is a defect of the suites.
+//! for a run. Each bug has a story that was made to show it (`plan`), which is told without and with the
+//! bug; if it notices nothing, or with `--every`, whole suites look, too. A bug that no suite finds is
+//! a defect of the suites.
 
 mod build;
 mod hunt;
@@ -45,21 +47,29 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<bool> {
     };
     let mut suites = Suites::new(root)?;
     let mut report = Report::begin(root, &suites)?;
+    // Unless instruments were named, a bug's own story is asked first.
+    let story_of = |bug: Bug| asked.with.is_empty().then(|| plan::story(bug));
     let mut sound = true;
     if !asked.no_control {
-        let mut wanted: Vec<Instrument> = bugs
-            .iter()
-            .flat_map(|bug| match asked.every {
-                true => instruments_of(*bug),
-                false => instruments_of(*bug).get(..1).unwrap_or_default(),
-            })
-            .copied()
-            .collect();
+        for bug in bugs {
+            if let Some((instrument, name)) = story_of(*bug) {
+                let course = hunt(&mut suites, instrument, None, Some(name))?;
+                sound &= report.control(name, &course);
+            }
+        }
+        let mut wanted: Vec<Instrument> = match asked.every || !asked.with.is_empty() {
+            true => bugs
+                .iter()
+                .flat_map(|bug| instruments_of(*bug))
+                .copied()
+                .collect(),
+            false => Vec::new(),
+        };
         wanted.sort();
         wanted.dedup();
         for instrument in wanted {
-            let course = hunt(&mut suites, instrument, None)?;
-            sound &= report.control(instrument, &course);
+            let course = hunt(&mut suites, instrument, None, None)?;
+            sound &= report.control(instrument.name(), &course);
         }
         if !sound {
             bail!("something fails without a bug: nothing that is found now would prove anything");
@@ -68,11 +78,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<bool> {
     for bug in bugs {
         let mut found = Vec::new();
         let mut tried = Vec::new();
-        for instrument in instruments_of(*bug) {
-            let course = hunt(&mut suites, *instrument, Some(*bug))?;
+        let story = story_of(*bug).map(|(instrument, name)| (instrument, Some(name)));
+        let suites_of = instruments_of(*bug)
+            .iter()
+            .map(|instrument| (*instrument, None));
+        for (instrument, only) in story.into_iter().chain(suites_of) {
+            let course = hunt(&mut suites, instrument, Some(*bug), only)?;
             let hit = matches!(course, Course::Found { .. });
-            report.tried(*bug, *instrument, &course);
-            tried.push(*instrument);
+            report.tried(*bug, instrument, &course);
+            tried.push(instrument);
             if let Course::Found {
                 test,
                 message,
@@ -80,7 +94,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> anyhow::Result<bool> {
             } = course
             {
                 found.push(Found {
-                    instrument: *instrument,
+                    instrument,
                     test,
                     message,
                     after,

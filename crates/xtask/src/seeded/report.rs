@@ -52,14 +52,14 @@ impl Report {
         })
     }
 
-    /// How an instrument fared without a bug. True if it objects to nothing.
-    pub(super) fn control(&self, instrument: Instrument, course: &Course) -> bool {
+    /// How a story or an instrument fared without a bug. True if it objects to nothing.
+    pub(super) fn control(&self, name: &str, course: &Course) -> bool {
         let (passes, words) = match course {
             Course::Nothing { after } => (true, format!("passes ({:.0} s)", after.as_secs_f64())),
             Course::Found { test, message, .. } => (false, format!("FAILS: {test}: {message}")),
             Course::GivenUp { .. } => (false, "came to nothing".to_owned()),
         };
-        println!("no bug: {:<11} {words}", instrument.name());
+        println!("no bug: {name} {words}");
         passes
     }
 
@@ -100,7 +100,8 @@ impl Report {
                 })
             })
             .collect();
-        let tried: Vec<&str> = tried.iter().map(|one| one.name()).collect();
+        let mut tried: Vec<&str> = tried.iter().map(|one| one.name()).collect();
+        tried.dedup();
         let line = json!({
             "seeded_bug": bug.name(),
             "does": bug.does(),
