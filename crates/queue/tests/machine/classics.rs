@@ -46,9 +46,9 @@ fn a_ttr_ends_behind_a_restart_as_it_would_have_before() {
     let letter = story.put_as(ann, "mail", 0, 0, 10);
     assert_eq!(story.takes(ann, &["mail"]), Some(letter));
     restart(&mut story);
-    story.at(10).tick();
-    assert_eq!(story.state(letter), "reserved");
     story.at(11).tick();
+    assert_eq!(story.state(letter), "reserved");
+    story.at_ms(11_001).tick();
     assert_eq!(story.state(letter), "ready");
 }
 
