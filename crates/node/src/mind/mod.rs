@@ -93,6 +93,8 @@ pub(crate) struct Inner {
     pub(crate) clocks: Clocks,
     /// Wakes the forwarder.
     pub(crate) forward_wake: Notify,
+    /// Wakes who looks after leases and the like: something is due earlier than it was.
+    look: Notify,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) reads: ReadQueue,
     pub(crate) office: Mutex<Option<Office>>,
@@ -141,6 +143,7 @@ impl Core {
             bodies,
             clocks: Clocks::beside(wall),
             forward_wake: Notify::new(),
+            look: Notify::new(),
             phase: watch::Sender::new(Phase::Fenced),
             reads: ReadQueue::default(),
             office: Mutex::new(None),
@@ -439,6 +442,9 @@ impl Inner {
         }
         if effects.wake {
             self.forward_wake.notify_one();
+        }
+        if effects.rests {
+            self.look.notify_one();
         }
     }
 

@@ -49,9 +49,11 @@ pub(super) async fn look_after(core: Arc<Inner>) {
     let idle = (core.settings.commit_timeout / 2).clamp(LOOK_INTERVAL, IDLE_LOOK_INTERVAL);
     let mut pause = LOOK_INTERVAL;
     loop {
-        tokio::time::sleep(pause).await;
+        // Whatever comes first.
+        let _ = tokio::time::timeout(pause, core.look.notified()).await;
         let now = crate::now();
         let heard = *core.heard.lock();
+        let mut rest = None;
         let waits = core.with_origin(|origin| {
             let silent =
                 heard.is_none_or(|heard| now.saturating_duration_since(heard) > fence_after);
@@ -60,6 +62,7 @@ pub(super) async fn look_after(core: Arc<Inner>) {
                 origin.fence(CloseReason::Fenced);
             }
             origin.overdue(now);
+            rest = origin.rested(now);
             origin.waits_for_a_leader()
         });
         pause = if waits { LOOK_INTERVAL } else { idle };
@@ -67,6 +70,9 @@ pub(super) async fn look_after(core: Arc<Inner>) {
             // Not later than the moment at which it has to be fenced.
             let left = fence_after.saturating_sub(crate::since(heard));
             pause = pause.min((left + FENCE_LOOK).max(FENCE_LOOK));
+        }
+        if let Some(rest) = rest {
+            pause = pause.min(rest.saturating_duration_since(crate::now()));
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trellis_consensus::Bodies;
 use trellis_queue::{Answer as Word, Event, Fate, Verdict};
@@ -6,6 +6,9 @@ use trellis_types::{ConnectionId, OriginId};
 
 use super::{Origin, Phase, batches::Rider, connection::State};
 use crate::{Answer, Call, CloseReason};
+
+/// Others work if anything else was applied within this time.
+const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Origin {
     /// What one entry means to this node's sessions. Called in the order of the log.
@@ -16,6 +19,9 @@ impl Origin {
                 Event::Ended(origin) => self.ended(*origin),
                 Event::Retired(_) => {}
                 Event::Batch { origin, seq, fate } => {
+                    if self.phase != Phase::Open(*origin) {
+                        self.others = Some(now);
+                    }
                     if self.phase == Phase::Open(*origin) {
                         self.batch(*seq, fate, bodies, now);
                     }
@@ -111,11 +117,20 @@ impl Origin {
         }
         match verdict {
             Verdict::Answer(Word::Kicked(count)) => {
-                if let Some(answer) = session.kicked(place, *count, now) {
-                    session.answered(place, answer);
+                let shares = self
+                    .others
+                    .is_some_and(|at| now.saturating_duration_since(at) <= OTHERS_WITHIN);
+                match session.kicked(place, *count, now, shares) {
+                    Ok(answer) => session.answered(place, answer),
+                    Err(goes_on) if goes_on > now => {
+                        self.resting.push((goes_on, id));
+                        self.effects.rests = true;
+                    }
+                    Err(_) => {}
                 }
             }
             Verdict::Answer(word) => {
+                self.others = Some(now);
                 let answer = answer_of(word, bodies);
                 if matches!(
                     (&session.slots[place].call, &answer),

@@ -76,6 +76,10 @@ pub(crate) struct Origin {
     commit_timeout: Duration,
     connections_max: usize,
     reading: VecDeque<(Instant, ConnectionId, u64)>,
+    /// When anything but a kick was applied last, of whatever node.
+    others: Option<Instant>,
+    /// Connections whose kick rests between two portions, and until when.
+    resting: Vec<(Instant, ConnectionId)>,
     touched: Vec<ConnectionId>,
     /// Rises whenever the stream that is open is not to be trusted any more.
     doubt: u64,
@@ -95,11 +99,16 @@ pub(crate) struct Effects {
     pub(crate) wake: bool,
     /// The phase is another one.
     pub(crate) phase: Option<Phase>,
+    /// A kick rests: [`Origin::rested`] is to be called when it has rested enough.
+    pub(crate) rests: bool,
 }
 
 impl Effects {
     pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.tickets.is_empty() && !self.wake && self.phase.is_none()
+        self.lines.is_empty()
+            && self.tickets.is_empty()
+            && !(self.wake || self.rests)
+            && self.phase.is_none()
     }
 
     /// What comes on top, later.
@@ -107,6 +116,7 @@ impl Effects {
         self.lines.extend(later.lines);
         self.tickets.extend(later.tickets);
         self.wake |= later.wake;
+        self.rests |= later.rests;
         self.phase = later.phase.or(self.phase);
     }
 }
@@ -129,6 +139,8 @@ impl Origin {
             commit_timeout,
             connections_max,
             reading: VecDeque::new(),
+            others: None,
+            resting: Vec::new(),
             touched: Vec::new(),
             doubt: 0,
             idle: false,
@@ -449,6 +461,15 @@ impl Origin {
             self.sessions.len(),
             batches.waiting.len() + batches.flight.len(),
         )
+    }
+
+    /// Kicks that have rested enough go on. When the next one will have.
+    pub(crate) fn rested(&mut self, now: Instant) -> Option<Instant> {
+        let ready: Vec<_> = self.resting.extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, id) in ready {
+            self.pump(id, now, None);
+        }
+        self.resting.iter().map(|(at, _)| *at).min()
     }
 
     /// Whether anything may come to be overdue.

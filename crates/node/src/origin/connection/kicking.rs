@@ -1,7 +1,7 @@
 //! A kick of many is carried out in portions, one entry of the log each, so that others have their
 //! turn between them (COMPAT, "kick").
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trellis_queue::Command;
 use trellis_types::limits::KICK_PORTION_JOBS;
@@ -16,12 +16,22 @@ pub(super) struct Kicking {
     pub(super) kicked: u32,
     /// No job was buried, so it is the delayed ones.
     delayed: bool,
+    /// The next portion is not submitted before this.
+    rests: Option<Instant>,
 }
+
+/// While others work a kick rests between portions: so many times as long as the last one took.
+const REST_FACTOR: u32 = 3;
+const REST_MAX: Duration = Duration::from_millis(20);
 
 impl Kicking {
     /// How many jobs the next portion of a kick of `bound` may move.
     fn portion(self, bound: u32) -> u32 {
         (bound - self.kicked.min(bound)).min(KICK_PORTION_JOBS)
+    }
+
+    pub(super) fn rests(self, now: Instant) -> bool {
+        self.rests.is_some_and(|until| until > now)
     }
 
     /// The next portion has moved `count` jobs. Whether there may be more to do.
@@ -52,30 +62,40 @@ impl Connection {
         }
     }
 
-    /// A kick, or a portion of one, has moved `count` jobs: its answer, if that was all. Else it is
-    /// held again, and ages from `now`; nothing behind it was submitted.
+    /// A kick, or a portion of one, has moved `count` jobs: its answer, if that was all. Else when it
+    /// may go on, which is later than `now` if it `shares` the nodes with others: it is held again,
+    /// and nothing behind it was submitted.
     pub(in crate::origin) fn kicked(
         &mut self,
         place: usize,
         count: u32,
         now: Instant,
-    ) -> Option<Answer> {
+        shares: bool,
+    ) -> Result<Answer, Instant> {
         let slot = &mut self.slots[place];
         let Call::Kick { bound } = slot.call else {
-            return Some(Answer::Kicked(count));
+            return Ok(Answer::Kicked(count));
         };
         if bound <= KICK_PORTION_JOBS {
-            return Some(Answer::Kicked(count));
+            return Ok(Answer::Kicked(count));
         }
         self.kicks = false;
         if !slot.kicking.goes_on(bound, count) {
-            return Some(Answer::Kicked(slot.kicking.kicked));
+            return Ok(Answer::Kicked(slot.kicking.kicked));
         }
+        let took = slot
+            .since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let goes_on = match shares {
+            true => now + (took * REST_FACTOR).min(REST_MAX),
+            false => now,
+        };
+        slot.kicking.rests = Some(goes_on);
         slot.state = State::Held;
-        slot.since = Some(now);
+        slot.since = Some(goes_on);
         self.held += 1;
         self.held_bytes += slot.call.bytes();
-        None
+        Err(goes_on)
     }
 }
 

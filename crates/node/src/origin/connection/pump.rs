@@ -60,7 +60,7 @@ impl Connection {
             return false;
         }
         // The kick itself is not under way while it is held for its next portion.
-        if self.kicks {
+        if self.kicks || self.slots[place].kicking.rests(pump.now) {
             return false;
         }
         let state = match &self.slots[place].call {

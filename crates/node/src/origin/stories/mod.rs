@@ -166,6 +166,7 @@ impl Story {
         self.now += Duration::from_millis(ms);
         self.at += ms;
         self.origin.overdue(self.now);
+        self.origin.rested(self.now);
         self.settles();
     }
 

@@ -491,3 +491,32 @@ fn a_large_kick_that_finds_no_leader_for_the_rest_says_what_it_has_done() {
     story.run();
     assert_eq!(ann.hears().len(), 1);
 }
+
+#[test]
+fn a_large_kick_rests_between_portions_while_others_work() {
+    let mut story = Story::begins();
+    delayed(&mut story, 3 * limits::KICK_PORTION_JOBS);
+    story.wait(10_000);
+    let (ann, bob) = (story.client(), story.client());
+    story.say(&ann, [Call::Kick { bound: 700 }]);
+    // Bob is heard of behind the first portion, which looks for buried jobs.
+    story.hand();
+    story.say(&bob, [put("his")]);
+    story.hand();
+    story.commit();
+    assert_eq!(story.hand(), 1);
+    // So long the second one was on its way.
+    story.wait(4);
+    story.commit();
+    assert_eq!(story.hand(), 0, "others have the nodes for a while");
+    story.wait(11);
+    assert_eq!(story.hand(), 0);
+    story.wait(1);
+    assert_eq!(story.hand(), 1);
+    // Bob has gone home.
+    story.wait(600);
+    story.commit();
+    assert_eq!(story.hand(), 1, "nobody is disturbed");
+    story.commit();
+    assert_eq!(ann.hears(), ["Kicked(700)"]);
+}
