@@ -3,7 +3,7 @@ use std::{thread, time::Duration};
 use anyhow::Result;
 use rand::{Rng, rngs::StdRng};
 
-use super::{Broken, Nemesis};
+use super::{Broken, Incident, Nemesis};
 use crate::arena::{Arena, name};
 
 /// Ten minutes.
@@ -13,8 +13,8 @@ const SKEW_S: i64 = 600;
 #[derive(Debug)]
 pub(super) struct Steps;
 
-impl Nemesis for Steps {
-    fn begin(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
+impl Incident for Steps {
+    fn happen(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
         let leader = arena.leader()?;
         for step in [3_600, -3_600, 0] {
             arena.set_clock(leader, step)?;
@@ -22,14 +22,6 @@ impl Nemesis for Steps {
         }
         let seen = format!("{} told +1 h, -1 h and the right time", name(leader));
         Ok(Broken::new([leader], seen))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }
 

@@ -3,7 +3,7 @@ use std::{thread, time::Duration};
 use anyhow::Result;
 use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 
-use super::{Broken, Nemesis};
+use super::{Broken, Incident, Nemesis};
 use crate::arena::{Arena, name};
 
 /// kill -9 of one node; it is started again at the end.
@@ -52,8 +52,8 @@ pub(super) struct Again {
     victims: Vec<usize>,
 }
 
-impl Nemesis for Again {
-    fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
+impl Incident for Again {
+    fn happen(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
         for _ in 0..5 {
             let victim = arena.leader_or_any(random)?;
             arena.kill(victim)?;
@@ -68,22 +68,14 @@ impl Nemesis for Again {
         nodes.dedup();
         Ok(Broken::new(nodes, seen))
     }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
-    }
 }
 
 /// A follower is killed; while it catches up the leader is.
 #[derive(Debug)]
 pub(super) struct Both;
 
-impl Nemesis for Both {
-    fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
+impl Incident for Both {
+    fn happen(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
         let follower = arena.follower(random)?;
         arena.kill(follower)?;
         // Something to catch up with.
@@ -100,14 +92,6 @@ impl Nemesis for Both {
             name(leader)
         );
         Ok(Broken::new([follower, leader], seen))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }
 

@@ -44,6 +44,30 @@ pub trait Nemesis {
     }
 }
 
+/// A nemesis that mends itself before it is done: it leaves nothing to hold.
+pub trait Incident {
+    /// Breaks and mends. Returns what was seen of it; not to have seen any is an error.
+    ///
+    /// # Errors
+    ///
+    /// Nothing broke, or something else than was meant to.
+    fn happen(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken>;
+}
+
+impl<I: Incident> Nemesis for I {
+    fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
+        self.happen(arena, random)
+    }
+
+    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
+        Ok(())
+    }
+
+    fn hold(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// What is broken now.
 #[derive(Clone, Debug)]
 pub struct Broken {

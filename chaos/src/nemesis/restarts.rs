@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rustix::process::Signal;
 use trellis_checker::history::NodeEvent;
 
-use super::{Broken, Nemesis};
+use super::{Broken, Incident, Nemesis};
 use crate::arena::{Arena, READY_MAX, name, wait};
 
 /// How long a stop in good order may take: the drain's own bound and a little.
@@ -27,21 +27,13 @@ fn restart(arena: &mut Arena, node: usize) -> Result<()> {
 #[derive(Debug)]
 pub(super) struct Terminate;
 
-impl Nemesis for Terminate {
-    fn begin(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
+impl Incident for Terminate {
+    fn happen(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
         let leader = arena.leader()?;
         restart(arena, leader)?;
         let next = arena.another_leads(leader)?;
         let seen = format!("{} ended in good order; {} leads", name(leader), name(next));
         Ok(Broken::new([leader], seen))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }
 
@@ -49,8 +41,8 @@ impl Nemesis for Terminate {
 #[derive(Debug)]
 pub(super) struct Drain;
 
-impl Nemesis for Drain {
-    fn begin(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
+impl Incident for Drain {
+    fn happen(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
         let leader = arena.leader()?;
         let answer = arena.order(leader, "POST", "/v1/drain", "{}", STOP_MAX)?;
         if answer.status != 200 {
@@ -64,22 +56,14 @@ impl Nemesis for Drain {
         let seen = format!("{} drained; {} leads", name(leader), name(next));
         Ok(Broken::new([leader], seen))
     }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
-    }
 }
 
 /// Every node, one after the other, each only when the one before is ready again.
 #[derive(Debug)]
 pub(super) struct Rolling;
 
-impl Nemesis for Rolling {
-    fn begin(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
+impl Incident for Rolling {
+    fn happen(&mut self, arena: &mut Arena, _: &mut StdRng) -> Result<Broken> {
         let members = arena.members().to_vec();
         for node in &members {
             restart(arena, *node)?;
@@ -87,14 +71,6 @@ impl Nemesis for Rolling {
         }
         let seen = format!("{} restarted in good order", members.len());
         Ok(Broken::new(members, seen))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 use anyhow::{Result, bail};
 use rand::{Rng, rngs::StdRng};
 
-use super::{Broken, Nemesis};
+use super::{Broken, Incident, Nemesis};
 use crate::arena::{Arena, Manner};
 
 /// All links between nodes.
@@ -68,8 +68,8 @@ impl Nemesis for Delay {
 #[derive(Debug)]
 pub(super) struct Cut;
 
-impl Nemesis for Cut {
-    fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
+impl Incident for Cut {
+    fn happen(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
         let pairs = pairs(arena);
         let links = arena.links()?;
         let mut cut = 0;
@@ -82,13 +82,5 @@ impl Nemesis for Cut {
             bail!("there was no stream to cut");
         }
         Ok(Broken::new(arena.members(), format!("{cut} streams cut")))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use rand::{Rng, rngs::StdRng};
 use trellis_testkit::admin::ask;
 
-use super::{Broken, Nemesis};
+use super::{Broken, Incident, Nemesis};
 use crate::arena::{Arena, Manner, READY_MAX, name, wait};
 
 /// How long making a snapshot and purging the log may take.
@@ -158,8 +158,8 @@ impl Nemesis for Narrow {
 #[derive(Debug)]
 pub(super) struct KillSaving;
 
-impl Nemesis for KillSaving {
-    fn begin(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
+impl Incident for KillSaving {
+    fn happen(&mut self, arena: &mut Arena, random: &mut StdRng) -> Result<Broken> {
         let mut nodes = Vec::new();
         for _ in 0..3 {
             let node = arena.leader()?;
@@ -179,13 +179,5 @@ impl Nemesis for KillSaving {
         nodes.sort_unstable();
         nodes.dedup();
         Ok(Broken::new(nodes, seen))
-    }
-
-    fn end(&mut self, _: &mut Arena, _: &mut StdRng) -> Result<()> {
-        Ok(())
-    }
-
-    fn hold(&self) -> Duration {
-        Duration::ZERO
     }
 }

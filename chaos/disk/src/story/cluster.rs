@@ -3,7 +3,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use trellis_testkit::process::free_base_port;
+use trellis_testkit::process::{free_base_port, without_settings};
 
 use crate::Plug;
 
@@ -170,12 +170,7 @@ impl Cluster {
         let members: Vec<String> = (0..NODES)
             .map(|node| format!("trellis-{node}={}", self.port(node, 1)))
             .collect();
-        let mut command = Command::new(&self.plan.trellis);
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(b"TRELLIS_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = without_settings(&self.plan.trellis);
         command
             .args(["serve", "--name", &format!("trellis-{node}"), "--data-dir"])
             .arg(self.disks[node].path())

@@ -12,16 +12,12 @@ use trellis_checker::{
     history::{Call, CloseSide, Nanos, Recorder, Reply, SECOND},
     workload::{Step, Workload},
 };
-use trellis_testkit::recording::told;
-
-use super::{
-    net::Net,
-    talk::{Silence, Talk},
+use trellis_testkit::recording::{
+    Silence,
+    told::{self, PATIENCE},
 };
 
-/// How long a client waits for an answer beyond what it asked for, before it gives the connection
-/// up. Above the time after which a node without a majority says so.
-pub(super) const PATIENCE: Duration = Duration::from_secs(12);
+use super::{net::Net, talk::Talk};
 
 /// Between tries to connect.
 const AGAIN: Duration = Duration::from_millis(30);
@@ -125,19 +121,12 @@ impl Client {
     pub(super) async fn ask(&mut self, call: &Call) -> Option<Reply> {
         let shared = self.shared.clone();
         let (number, talk) = self.connection.as_mut()?;
-        if let Err(silence) = prepare(talk, call).await {
+        if let Err(silence) = talk.prepare(call, PATIENCE).await {
             self.give_up(&silence);
             return None;
         }
-        let patience = match call {
-            Call::Reserve {
-                timeout: Some(seconds),
-                ..
-            } => PATIENCE + Duration::from_millis(seconds.as_ms()),
-            _ => PATIENCE,
-        };
         let op = shared.recorder.invoked(shared.now(), *number, call.clone());
-        let answer = talk.ask(told::request(call), patience).await;
+        let answer = talk.ask(told::request(call), told::patience(call)).await;
         let t = shared.now();
         match answer {
             Ok(reply) => {
@@ -158,24 +147,8 @@ impl Client {
     }
 
     fn give_up(&mut self, silence: &Silence) {
-        self.close(match silence {
-            Silence::Late => CloseSide::Impatience,
-            Silence::Closed(_) => CloseSide::Server,
-        });
+        self.close(silence.side());
         self.next_node();
-    }
-}
-
-/// Makes the connection use and watch what the question is about.
-async fn prepare(talk: &mut Talk, call: &Call) -> Result<(), Silence> {
-    match call {
-        Call::Put { tube, .. }
-        | Call::Kick { tube, .. }
-        | Call::PeekReady { tube }
-        | Call::PeekDelayed { tube }
-        | Call::PeekBuried { tube } => talk.use_tube(tube, PATIENCE).await,
-        Call::Reserve { tubes, .. } => talk.watch_tubes(tubes, PATIENCE).await,
-        _ => Ok(()),
     }
 }
 
@@ -212,7 +185,7 @@ pub(super) async fn keep_tubes(shared: Arc<Shared>, node: usize) {
     let tubes = shared.workload.profile().all_tubes();
     while !shared.is_over() {
         if let Ok(mut talk) = Talk::open(&shared.net, &shared.nodes[node]).await
-            && talk.watch_tubes(&tubes, PATIENCE).await.is_ok()
+            && talk.watch(&tubes, PATIENCE).await.is_ok()
         {
             while !shared.is_over() && timeout(AGAIN * 10, talk.closed()).await.is_err() {}
         }

@@ -11,12 +11,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use trellis_checker::history::{Call, CloseSide, FinalState, Record, Reply};
-use trellis_testkit::recording::told::Yaml;
+use trellis_testkit::recording::told::{PATIENCE, Yaml};
 use trellis_types::{JobId, Seconds, TubeName};
 use trellis_wire::beanstalk::{Reply as Wire, Request};
 
 use super::{
-    client::{Client, PATIENCE, Shared},
+    client::{Client, Shared},
     talk::Talk,
 };
 

@@ -5,6 +5,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::{Instant, timeout, timeout_at},
 };
+use trellis_checker::history::Call;
+use trellis_testkit::recording::{Silence, Tubes};
 use trellis_types::TubeName;
 use trellis_wire::beanstalk::{
     Reply, Request,
@@ -23,32 +25,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Talk {
     end: End,
     decoder: ReplyDecoder,
-    used: TubeName,
-    watched: Vec<TubeName>,
+    tubes: Tubes,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum Silence {
-    /// Not within the time given.
-    Late,
-    /// The connection is over.
-    Closed(String),
-}
-
-impl Silence {
-    pub(super) fn words(&self) -> String {
-        match self {
-            Self::Late => "timeout".to_owned(),
-            Self::Closed(why) => format!("closed: {why}"),
-        }
-    }
-}
-
-impl From<io::Error> for Silence {
-    fn from(error: io::Error) -> Self {
-        Self::Closed(error.kind().to_string())
-    }
+/// An error of a world in which nobody's patience is the socket's.
+fn over(error: io::Error) -> Silence {
+    Silence::Closed(error.kind().to_string())
 }
 
 impl Talk {
@@ -63,8 +45,7 @@ impl Talk {
         Ok(Self {
             end,
             decoder: ReplyDecoder::new(),
-            used: TubeName::default_tube(),
-            watched: vec![TubeName::default_tube()],
+            tubes: Tubes::default(),
         })
     }
 
@@ -74,7 +55,7 @@ impl Talk {
         for request in requests {
             encode_request(request, &mut out);
         }
-        Ok(self.end.write_all(&out).await?)
+        self.end.write_all(&out).await.map_err(over)
     }
 
     /// The next answer, within `patience`.
@@ -89,7 +70,7 @@ impl Talk {
             let mut bytes = BytesMut::with_capacity(16 * 1024);
             match timeout_at(until, self.end.read_buf(&mut bytes)).await {
                 Err(_) => return Err(Silence::Late),
-                Ok(Err(error)) => return Err(error.into()),
+                Ok(Err(error)) => return Err(over(error)),
                 Ok(Ok(0)) => return Err(Silence::Closed("end of input".to_owned())),
                 Ok(Ok(_)) => self.decoder.feed(&bytes),
             }
@@ -108,45 +89,25 @@ impl Talk {
         self.hear(patience).await
     }
 
-    /// Makes the connection use `tube`.
-    pub(super) async fn use_tube(
-        &mut self,
-        tube: &TubeName,
-        patience: Duration,
-    ) -> Result<(), Silence> {
-        if self.used == *tube {
-            return Ok(());
-        }
-        match self.ask(Request::Use(tube.clone()), patience).await? {
-            Reply::Using(_) => {
-                self.used = tube.clone();
-                Ok(())
-            }
-            other => Err(Silence::Closed(format!("use was answered {other:?}"))),
-        }
+    /// Says what has to be said before `call`.
+    pub(super) async fn prepare(&mut self, call: &Call, patience: Duration) -> Result<(), Silence> {
+        let first = self.tubes.before(call);
+        self.say_first(first, patience).await
     }
 
     /// Makes the connection watch exactly `tubes`.
-    pub(super) async fn watch_tubes(
+    pub(super) async fn watch(
         &mut self,
         tubes: &[TubeName],
         patience: Duration,
     ) -> Result<(), Silence> {
-        for tube in tubes {
-            if !self.watched.contains(tube) {
-                match self.ask(Request::Watch(tube.clone()), patience).await? {
-                    Reply::Watching(_) => self.watched.push(tube.clone()),
-                    other => return Err(Silence::Closed(format!("watch was answered {other:?}"))),
-                }
-            }
-        }
-        for tube in self.watched.clone() {
-            if !tubes.contains(&tube) {
-                match self.ask(Request::Ignore(tube.clone()), patience).await? {
-                    Reply::Watching(_) => self.watched.retain(|watched| *watched != tube),
-                    other => return Err(Silence::Closed(format!("ignore was answered {other:?}"))),
-                }
-            }
+        let first = self.tubes.watch(tubes);
+        self.say_first(first, patience).await
+    }
+
+    async fn say_first(&mut self, first: Vec<Request>, patience: Duration) -> Result<(), Silence> {
+        for request in first {
+            Tubes::agreed(&self.ask(request, patience).await?)?;
         }
         Ok(())
     }

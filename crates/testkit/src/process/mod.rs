@@ -10,7 +10,7 @@ pub use server::{Server, ServerCommand};
 
 /// A command that inherits no `TRELLIS_…` from the environment: those are settings to the program,
 /// and some of them are meant for tests.
-pub(crate) fn without_settings(program: &std::path::Path) -> std::process::Command {
+pub fn without_settings(program: &std::path::Path) -> std::process::Command {
     let mut command = std::process::Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"TRELLIS_") {

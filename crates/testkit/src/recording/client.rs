@@ -6,14 +6,10 @@ use trellis_checker::{
 };
 
 use super::{
-    Shared,
-    connection::{Connection, Silence},
-    told,
+    Shared, Silence,
+    connection::Connection,
+    told::{self, PATIENCE},
 };
-
-/// How long a client waits for an answer beyond what it asked for, before it gives the connection
-/// up. Above the time after which a node without a majority says so.
-pub(super) const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Between tries to connect.
 const AGAIN: Duration = Duration::from_millis(30);
@@ -70,22 +66,15 @@ impl<'a> Client<'a> {
     /// Asks and records. `None` if there is no answer; then there is no connection any more either.
     pub(super) fn ask(&mut self, call: &Call) -> Option<Reply> {
         let (number, connection) = self.connection.as_mut()?;
-        if let Err(silence) = prepare(connection, call) {
+        if let Err(silence) = connection.prepare(call, PATIENCE) {
             self.give_up(&silence);
             return None;
         }
-        let patience = match call {
-            Call::Reserve {
-                timeout: Some(seconds),
-                ..
-            } => PATIENCE + Duration::from_millis(seconds.as_ms()),
-            _ => PATIENCE,
-        };
         let op = self
             .shared
             .recorder
             .invoked(self.shared.now(), *number, call.clone());
-        let answer = connection.ask(told::request(call), patience);
+        let answer = connection.ask(told::request(call), told::patience(call));
         let t = self.shared.now();
         match answer {
             Ok(reply) => {
@@ -106,24 +95,8 @@ impl<'a> Client<'a> {
     }
 
     fn give_up(&mut self, silence: &Silence) {
-        self.close(match silence {
-            Silence::Late => CloseSide::Impatience,
-            Silence::Closed(_) => CloseSide::Server,
-        });
+        self.close(silence.side());
         self.node = (self.node + 1) % self.shared.nodes.len();
-    }
-}
-
-/// Makes the connection use and watch what the question is about.
-fn prepare(connection: &mut Connection, call: &Call) -> Result<(), Silence> {
-    match call {
-        Call::Put { tube, .. }
-        | Call::Kick { tube, .. }
-        | Call::PeekReady { tube }
-        | Call::PeekDelayed { tube }
-        | Call::PeekBuried { tube } => connection.use_tube(tube, PATIENCE),
-        Call::Reserve { tubes, .. } => connection.watch_tubes(tubes, PATIENCE),
-        _ => Ok(()),
     }
 }
 
@@ -159,7 +132,7 @@ pub(super) fn keep_tubes(shared: &Shared, node: usize) {
     let tubes = shared.workload.profile().all_tubes();
     while !shared.is_over() {
         if let Ok(mut connection) = Connection::open(shared.nodes[node].clients)
-            && connection.watch_tubes(&tubes, PATIENCE).is_ok()
+            && connection.watch(&tubes, PATIENCE).is_ok()
         {
             while !shared.is_over() && !connection.is_closed() {
                 shared.rest(AGAIN);

@@ -5,11 +5,14 @@ use std::{
 };
 
 use bytes::BytesMut;
+use trellis_checker::history::Call;
 use trellis_types::TubeName;
 use trellis_wire::beanstalk::{
     Reply, Request,
     client::{ReplyDecoder, encode_request},
 };
+
+use super::{Silence, Tubes};
 
 /// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_millis(1_000);
@@ -18,35 +21,7 @@ const CONNECT_MAX: Duration = Duration::from_millis(1_000);
 pub(super) struct Connection {
     socket: TcpStream,
     decoder: ReplyDecoder,
-    used: TubeName,
-    watched: Vec<TubeName>,
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum Silence {
-    /// Not within the time given.
-    Late,
-    /// The connection is over.
-    Closed(String),
-}
-
-impl Silence {
-    pub(super) fn words(&self) -> String {
-        match self {
-            Self::Late => "timeout".to_owned(),
-            Self::Closed(why) => format!("closed: {why}"),
-        }
-    }
-}
-
-impl From<io::Error> for Silence {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Late,
-            _ => Self::Closed(error.to_string()),
-        }
-    }
+    tubes: Tubes,
 }
 
 impl Connection {
@@ -56,8 +31,7 @@ impl Connection {
         Ok(Self {
             socket,
             decoder: ReplyDecoder::new(),
-            used: TubeName::default_tube(),
-            watched: vec![TubeName::default_tube()],
+            tubes: Tubes::default(),
         })
     }
 
@@ -100,41 +74,21 @@ impl Connection {
         self.hear(patience)
     }
 
-    /// Makes the connection use `tube`.
-    pub(super) fn use_tube(&mut self, tube: &TubeName, patience: Duration) -> Result<(), Silence> {
-        if self.used == *tube {
-            return Ok(());
-        }
-        match self.ask(Request::Use(tube.clone()), patience)? {
-            Reply::Using(_) => {
-                self.used = tube.clone();
-                Ok(())
-            }
-            other => Err(Silence::Closed(format!("use was answered {other:?}"))),
-        }
+    /// Says what has to be said before `call`.
+    pub(super) fn prepare(&mut self, call: &Call, patience: Duration) -> Result<(), Silence> {
+        let first = self.tubes.before(call);
+        self.say_first(first, patience)
     }
 
     /// Makes the connection watch exactly `tubes`.
-    pub(super) fn watch_tubes(
-        &mut self,
-        tubes: &[TubeName],
-        patience: Duration,
-    ) -> Result<(), Silence> {
-        for tube in tubes {
-            if !self.watched.contains(tube) {
-                match self.ask(Request::Watch(tube.clone()), patience)? {
-                    Reply::Watching(_) => self.watched.push(tube.clone()),
-                    other => return Err(Silence::Closed(format!("watch was answered {other:?}"))),
-                }
-            }
-        }
-        for tube in self.watched.clone() {
-            if !tubes.contains(&tube) {
-                match self.ask(Request::Ignore(tube.clone()), patience)? {
-                    Reply::Watching(_) => self.watched.retain(|watched| *watched != tube),
-                    other => return Err(Silence::Closed(format!("ignore was answered {other:?}"))),
-                }
-            }
+    pub(super) fn watch(&mut self, tubes: &[TubeName], patience: Duration) -> Result<(), Silence> {
+        let first = self.tubes.watch(tubes);
+        self.say_first(first, patience)
+    }
+
+    fn say_first(&mut self, first: Vec<Request>, patience: Duration) -> Result<(), Silence> {
+        for request in first {
+            Tubes::agreed(&self.ask(request, patience)?)?;
         }
         Ok(())
     }

@@ -9,7 +9,12 @@ mod client;
 mod connection;
 mod drain;
 mod final_state;
+mod silence;
 pub mod told;
+mod tubes;
+
+pub use silence::Silence;
+pub use tubes::Tubes;
 
 use std::{
     net::SocketAddr,

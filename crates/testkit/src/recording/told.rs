@@ -1,10 +1,25 @@
 //! The checker's words from and to the wire's.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use trellis_checker::history::{Body, Call, JobState, JobStats, Reply, TubeStats};
 use trellis_types::{JobId, Priority, Seconds, TubeName};
 use trellis_wire::beanstalk::{self, Request};
+
+/// How long a client waits for an answer beyond what it asked for, before it gives the connection
+/// up. Above the time after which a node without a majority says so.
+pub const PATIENCE: Duration = Duration::from_secs(12);
+
+/// How long it waits for the answer to a question.
+pub fn patience(call: &Call) -> Duration {
+    match call {
+        Call::Reserve {
+            timeout: Some(seconds),
+            ..
+        } => PATIENCE + Duration::from_millis(seconds.as_ms()),
+        _ => PATIENCE,
+    }
+}
 
 /// What a client sends for a question.
 pub fn request(call: &Call) -> Request {
