@@ -22,7 +22,7 @@ pub(super) fn story(bug: Bug) -> (Instrument, &'static str) {
         Bug::FsyncSkipped => (Store, "every_write_is_synced_before_it_returns"),
         Bug::FsyncErrorTrusted => (Store, "a_write_that_failed_is_not_done_again"),
         Bug::VoteNotPersisted => (Store, "a_vote_is_on_disk_before_it_is_given"),
-        Bug::AppliedIndexNotAtomic => (Store, "a_crash_leaves_no_halves_behind"),
+        Bug::AppliedIndexNotAtomic => (Store, "a_flush_nobody_asked_for_is_of_one_moment"),
         Bug::LogHoleAccepted => (Store, "an_append_with_a_hole_is_refused_and_stops_the_node"),
         Bug::TornTailInTheMiddle => (Store, "a_flipped_bit_in_the_middle_of_the_log_is_refused"),
         Bug::PurgeBeforeDurable => (Store, "a_purge_beyond_the_durable_state_stops_the_node"),
