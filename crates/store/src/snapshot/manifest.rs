@@ -6,6 +6,7 @@ use prost::Message;
 use trellis_consensus::{Membership, Position, SnapshotFile};
 use trellis_rpc::pb;
 
+use super::pace::Pace;
 use crate::codec;
 use crate::folder;
 
@@ -82,10 +83,14 @@ impl Manifest {
     }
 }
 
-/// Length and CRC-32C of a file, which is made durable on the way.
-pub(super) fn sum(path: &Path) -> io::Result<(u64, u32)> {
+/// Bytes of a file that are read at once when it is summed.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Length and CRC-32C of a file, read at `pace`. One that RocksDB has written to its end is durable
+/// already; others are made so on the way.
+pub(super) fn sum(path: &Path, is_durable: bool, pace: &mut Pace) -> io::Result<(u64, u32)> {
     let mut file = File::open(path)?;
-    let mut buffer = vec![0; 1024 * 1024];
+    let mut buffer = vec![0; READ_BYTES];
     let (mut len, mut crc) = (0, 0);
     loop {
         match file.read(&mut buffer)? {
@@ -93,10 +98,13 @@ pub(super) fn sum(path: &Path) -> io::Result<(u64, u32)> {
             read => {
                 len += read as u64;
                 crc = crc32c::crc32c_append(crc, &buffer[..read]);
+                pace.keep(read);
             }
         }
     }
-    file.sync_all()?;
+    if !is_durable {
+        file.sync_all()?;
+    }
     Ok((len, crc))
 }
 

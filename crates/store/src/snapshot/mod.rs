@@ -6,6 +6,7 @@
 
 mod incoming;
 mod manifest;
+mod pace;
 mod shelf;
 mod stored;
 

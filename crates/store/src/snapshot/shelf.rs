@@ -8,6 +8,7 @@ use trellis_consensus::{Snapshot, SnapshotFile};
 
 use super::incoming::{Complete, Incoming, Unfinished};
 use super::manifest::{Manifest, is_immutable, is_scratch, sum};
+use super::pace::Pace;
 use super::stored::{Stored, data};
 use crate::failure::Failure;
 use crate::folder;
@@ -88,6 +89,7 @@ impl Shelf {
         generation.checkpoint(&data)?;
         let before = self.current();
         let mut files = Vec::new();
+        let mut pace = Pace::begin();
         for item in fs::read_dir(&data)? {
             let item = item?;
             let Ok(name) = item.file_name().into_string() else {
@@ -104,7 +106,7 @@ impl Shelf {
             };
             let (len, crc32c) = match same {
                 Some(known) => known,
-                None => sum(&item.path())?,
+                None => sum(&item.path(), is_immutable(&name), &mut pace)?,
             };
             files.push(SnapshotFile { name, len, crc32c });
         }

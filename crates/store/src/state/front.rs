@@ -1,5 +1,6 @@
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -28,6 +29,10 @@ pub(super) struct Front {
     whole: bool,
     jobs: Jobs<Dirty>,
     rows: BTreeSet<Key>,
+    /// Changed jobs whose rows are not encoded, in the order of their changes.
+    ahead: VecDeque<JobId>,
+    /// Rows that were encoded ahead, some of them out of date.
+    text: Vec<u8>,
     began: Option<Instant>,
     bytes: usize,
     /// Bodies of new jobs that were gone when a window closed with the entry that ended them.
@@ -52,7 +57,18 @@ pub(super) struct Known {
 struct Dirty {
     /// The body, if the job is new in this window.
     body: Option<Bytes>,
+    /// Its row as it is now, if it was encoded since its last change: where it lies in
+    /// [`Front::text`], or that it is gone.
+    row: Option<Option<Range<usize>>>,
+    /// Whether it stands in [`Front::ahead`].
+    queued: bool,
 }
+
+/// Jobs that may wait to be encoded when the window is closed: about a millisecond of work, for
+/// which apply stands still. What is more is encoded ahead, a little with each entry.
+const LEFT_FOR_CLOSING: usize = 1_000;
+/// Jobs that an entry encodes ahead beside as many as it has changed.
+const AHEAD_EACH: usize = 16;
 
 /// What a row weighs beside its body when a window is measured. More than it is: closing a window
 /// reads all its rows from the machine at once, and apply stands still meanwhile (about 1 µs each).
@@ -95,7 +111,11 @@ impl Front {
                     self.jobs.entry(*job).or_default().body = Some(std::mem::take(body));
                 }
                 Change::Row(Key::Job(job)) => {
-                    self.jobs.entry(*job).or_default();
+                    let dirty = self.jobs.entry(*job).or_default();
+                    dirty.row = None;
+                    if !std::mem::replace(&mut dirty.queued, true) {
+                        self.ahead.push_back(*job);
+                    }
                 }
                 Change::Row(key) => {
                     self.rows.insert(*key);
@@ -107,9 +127,28 @@ impl Front {
         }
     }
 
+    /// Encodes rows ahead of the closing, so that many jobs that change together (fall due, are
+    /// kicked, are put) do not make apply stand still for all of them at once. Those first that
+    /// changed first: they are the likeliest to stay as they are. To be called after an entry with so
+    /// many changes; `machine` is exactly at [`Self::applied`].
+    pub(super) fn encode_ahead(&mut self, machine: &Machine, changes: usize) {
+        for _ in 0..changes + AHEAD_EACH {
+            if self.ahead.len() <= LEFT_FOR_CLOSING {
+                return;
+            }
+            let Some(job) = self.ahead.pop_front() else {
+                return;
+            };
+            if let Some(dirty) = self.jobs.get_mut(&job) {
+                dirty.queued = false;
+                dirty.row = Some(encode(machine, Key::Job(job), &mut self.text));
+            }
+        }
+    }
+
     /// About how many bytes the next window will be.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + (self.jobs.len() + self.rows.len()) * ROW_BYTES
+        self.bytes + self.text.len() + (self.jobs.len() + self.rows.len()) * ROW_BYTES
     }
 
     /// Since when there is something to write; `None` if there is nothing.
@@ -157,6 +196,12 @@ impl Front {
                 }
             }
         }
+        self.ahead.clear();
+        let mut text = std::mem::take(&mut self.text);
+        // A row of a job is hardly ever longer.
+        text.reserve(
+            (self.rows.len() + self.jobs.len().min(2 * LEFT_FOR_CLOSING)) * ROW_TEXT_BYTES,
+        );
         // Time and counters move with every entry; one row in every window keeps that simple.
         self.rows.insert(Key::Meta);
 
@@ -165,8 +210,7 @@ impl Front {
             membership: self.membership.clone(),
             digest: machine.digest(),
             rows: Vec::with_capacity(self.rows.len() + self.jobs.len()),
-            // A row of a job is hardly ever longer.
-            text: Vec::with_capacity((self.rows.len() + self.jobs.len()) * ROW_TEXT_BYTES),
+            text,
             bodies: Vec::with_capacity(self.jobs.len()),
             dropped: Vec::new(),
             orphaned: Vec::new(),
@@ -191,16 +235,15 @@ impl Front {
             self.known.next_tube = meta.next_tube;
         }
         let mut unseen = 0;
-        // As many will come again. In the order of their ids both the machine and the disk find
-        // one beside the other.
+        // As many will come again.
         let again = Jobs::with_capacity_and_hasher(self.jobs.len(), Default::default());
-        let mut jobs: Vec<_> = std::mem::replace(&mut self.jobs, again)
-            .into_iter()
-            .collect();
-        jobs.sort_unstable_by_key(|(job, _)| *job);
-        for (job, dirty) in jobs {
+        for (job, dirty) in std::mem::replace(&mut self.jobs, again) {
             let key = Key::Job(job);
-            match (encode(machine, key, &mut window.text), dirty.body) {
+            let row = match dirty.row {
+                Some(row) => row,
+                None => encode(machine, key, &mut window.text),
+            };
+            match (row, dirty.body) {
                 (Some(row), body) => {
                     window.rows.push((key, Some(row)));
                     if let Some(body) = body.filter(|body| !body.is_empty()) {
@@ -224,6 +267,7 @@ impl Front {
                 }
             }
         }
+        window.bodies.sort_unstable_by_key(|(job, _)| *job);
         let bodies: usize = window.bodies.iter().map(|(_, body)| body.len()).sum();
         window.bytes = window.text.len() + bodies + window.rows() * 32;
         self.closed = Some(applied);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use trellis_consensus::{
     Bodies, Loaded, Membership, Position, Snapshot, SnapshotReceiver, StateStore,
 };
@@ -28,6 +28,9 @@ use crate::gate::Gate;
 use crate::metrics::StateMetrics;
 use crate::options::StateOptions;
 use crate::snapshot::{Incoming, Shelf};
+
+/// How far a thread that makes a snapshot stands back behind those who answer clients.
+const SNAPSHOT_NICE: i32 = 10;
 
 /// The machine's place on disk. Nothing waits for it but memory: changes are gathered in windows
 /// and written behind apply.
@@ -227,6 +230,8 @@ impl StateStore for StateMirror {
         front.record(applied, membership, &mut changes, now);
         if self.shared.is_due(&front, now) {
             self.shared.close(&mut front, machine, &changes);
+        } else {
+            front.encode_ahead(machine, changes.len());
         }
         Ok(())
     }
@@ -274,11 +279,18 @@ impl StateStore for StateMirror {
             }
             (frozen, shared.line.lock().epoch)
         };
-        let building = move || shared.build_snapshot(frozen, epoch);
         Ok(async move {
-            tokio::task::spawn_blocking(building)
-                .await
-                .map_err(io::Error::other)?
+            // A thread of its own, because its priority can't be raised again.
+            let (sender, built) = oneshot::channel();
+            std::thread::Builder::new()
+                .name("snapshot".into())
+                .spawn(move || {
+                    // Where it may not be lowered the snapshot is made all the same.
+                    let _ = rustix::process::nice(SNAPSHOT_NICE);
+                    // Whoever asked for it may be gone.
+                    let _ = sender.send(shared.build_snapshot(frozen, epoch));
+                })?;
+            built.await.map_err(io::Error::other)?
         }
         .boxed())
     }

@@ -13,8 +13,7 @@ pub(crate) struct Window {
     pub(crate) membership: Membership,
     /// The machine's digest at `applied`.
     pub(crate) digest: u64,
-    /// The rows as they are at `applied`, as parts of `text`; `None` is gone. In the order of the
-    /// keys within each family, which is how the disk takes them in fastest.
+    /// The rows as they are at `applied`, as parts of `text`; `None` is gone. In no order.
     pub(crate) rows: Vec<(Key, Option<Range<usize>>)>,
     /// The bytes of all rows.
     pub(crate) text: Vec<u8>,

@@ -9,6 +9,10 @@ use trellis_types::seeded::{Bug, planted};
 use super::generation::Generation;
 use super::shared::Shared;
 
+/// How far those who write behind apply stand back behind those who answer clients; apply waits for
+/// them only when two windows are full.
+const BEHIND_NICE: i32 = 5;
+
 /// The two threads of one generation: one writes closed windows, the other makes them durable.
 /// Two, so that a flush of half a second does not hold up the windows.
 pub(super) struct Threads {
@@ -35,7 +39,11 @@ impl Threads {
             };
             let thread = std::thread::Builder::new()
                 .name(name.into())
-                .spawn(move || work(&work_on))?;
+                .spawn(move || {
+                    // Where it may not be lowered the work is done all the same.
+                    let _ = rustix::process::nice(BEHIND_NICE);
+                    work(&work_on);
+                })?;
             started.threads.push(thread);
         }
         Ok(started)
