@@ -37,7 +37,8 @@ help:
 	@echo
 	@echo 'make bench   Trellis beside beanstalkd, in one table'
 	@echo 'make bench-peers  Trellis beside every durable queue that Debian and Go have, about a quarter of an hour; knobs:'
-	@echo '             PEERS="redis etcd" LOADS="put:256 cycle:64" CONNECTIONS="1 16" DEPTH=1 BYTES=8192 SECONDS=3 ROUNDS=2 FULL=1'
+	@echo '             PEERS="redis etcd" LOADS="put:256 cycle:64" CONNECTIONS="1 16" DEPTH=1 BYTES=8192 SECONDS=3 ROUNDS=3'
+	@echo '             (FULL=1: every load with 256 bytes and 8 KiB, some hours)'
 	@echo 'make bench-scale  much of everything: tubes, connections, jobs, bytes (ONLY="ready storms" JOBS=10000000 GONE=5000000 MINUTES=10)'
 	@echo 'make bench-micro  time and allocations of apply, encoding, decoding and the log, for each command (BENCH="apply put")'
 	@echo '             BENCH="..." hands further arguments to the others'
@@ -141,8 +142,10 @@ disks:
 fuzz:
 	@cd crates/wire && cargo +nightly fuzz run decoder -- -max_total_time=60
 
+# Advisories last: they are fetched from their own repository, which may not be in reach.
 deny:
-	@cargo deny check
+	@cargo deny check licenses bans sources
+	@cargo deny check advisories
 
 clean-data:
 	@rm -rf $(DATA_DIR)
