@@ -12,7 +12,7 @@ use std::{
 };
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
-use serde_json::Value;
+use serde_json::{Value, json};
 use trellis_store::tamper::change_a_priority;
 use trellis_testkit::process::{Cluster, trellis_binary};
 use trellis_tests::{Client, Load, Roles, get, rounds, status};
@@ -275,8 +275,10 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
         "TRELLIS_ROUNDS={count} TRELLIS_SEED={seed} cargo test -p trellis-tests --test bitflips -- --nocapture"
     );
     let mut chance = StdRng::seed_from_u64(seed);
+    let begun = Instant::now();
     let town = Town::new();
     let (mut harmless, mut out) = (0, 0);
+    let (mut acknowledged, mut unknown, mut faults) = (0, 0, Vec::new());
     for round in 0..count {
         let victim = chance.random_range(0..3_u16);
         let others: Vec<_> = (0..3)
@@ -300,6 +302,7 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
             })
             .expect("a file");
         let bit = flip(&path, &mut chance);
+        let flipped = Instant::now();
         println!(
             "round {round}: node {victim}, {kind}: {bit} of {}",
             path.display()
@@ -322,6 +325,13 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
         let ledger = load.finish();
         ledger.assert_no_error();
         ledger.assert_each_delivered_once();
+        acknowledged += ledger.acknowledged.len();
+        unknown += ledger.unknown.len();
+        faults.push(json!({
+            "fault": fault(kind), "kind": "bit-flips", "with": null, "seen": format!("{kind}: {bit}"),
+            "nodes": [format!("node-{victim}")], "from": 0, "to": 0,
+            "gap_ms": u64::try_from(ledger.gap_since(flipped).as_millis()).unwrap_or(u64::MAX),
+        }));
         match found {
             None => {
                 harmless += 1;
@@ -346,6 +356,40 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
     println!(
         "{count} bits flipped: {harmless} harmless or repaired, {out} out and rebuilt, none silently wrong"
     );
+    let version = town.trellis(&["--version"]).stdout;
+    note(&json!({
+        "instrument": "disks", "story": "bit-flips", "seed": seed,
+        "version": String::from_utf8_lossy(&version).trim(), "at": 0,
+        "seconds": begun.elapsed().as_secs_f64(), "outage_seconds": 0.0,
+        "acknowledged": acknowledged, "unknown": unknown, "invariants": ["I1", "I2", "I11", "I19"],
+        "faults": faults, "verdict": "sound", "why": [], "kept": null,
+        "figures": {"bits_flipped": count, "harmless_or_repaired": harmless, "out_and_rebuilt": out},
+    }));
+}
+
+/// The number of a flipped bit in a file of that kind in the list of faults.
+fn fault(kind: &str) -> u32 {
+    match kind.split(':').next() {
+        Some("log") => 33,
+        Some("snapshot") => 35,
+        _ => 34,
+    }
+}
+
+/// A line for `make fault-report`, if `TRELLIS_RESULTS` names the folder of results.
+fn note(line: &Value) {
+    use io::Write as _;
+    let Some(folder) = std::env::var_os("TRELLIS_RESULTS").map(PathBuf::from) else {
+        return;
+    };
+    fs::create_dir_all(&folder).expect("the folder of results");
+    let file = folder.join("bitflips.jsonl");
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .expect("a file of results");
+    writeln!(file, "{line}").expect("a line");
 }
 
 #[test]
