@@ -7,16 +7,18 @@ SHELL := /bin/sh
 CARGO := sh tests/cargo.sh
 NODES ?= 3
 BASE_PORT ?= 11300
-DATA_DIR ?= data
+DATA_DIR ?= trellis-data
+PREFIX ?= /usr/local
 ROUNDS ?= 20
 SEED ?= 1
 SECONDS ?= 60
 
-.PHONY: help run test check build bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data disks seeded-bugs sim
+.PHONY: help run test check build install bench bench-peers bench-scale bench-micro soak chaos fault-report fmt deny model fuzz clean-data disks seeded-bugs sim
 
 help:
 	@echo 'make run     build, start a cluster of $(NODES) nodes on loopback, say where to connect (Ctrl-C stops it); knobs: NODES BASE_PORT DATA_DIR'
 	@echo 'make build   build trellis and trellis-bench, start nothing'
+	@echo 'make install build trellis and copy it to $(PREFIX)/bin; knobs: PREFIX DESTDIR'
 	@echo 'make test    run the tests (installs what they need)'
 	@echo 'make check   formatting, clippy, house rules'
 	@echo 'make fmt     format the source'
@@ -45,13 +47,22 @@ help:
 
 run:
 	@sh tests/install.sh build
-	@echo 'building; the first time this takes about half an hour on two cores, most of it RocksDB' >&2
+	@sh tests/first.sh
 	@$(CARGO) build --release --package trellis --bin trellis
-	@. tests/cache.sh; exec "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
+	@. tests/cache.sh; echo "the binary is $$CARGO_TARGET_DIR/release/trellis" >&2; exec "$$CARGO_TARGET_DIR/release/trellis" local --nodes $(NODES) --data-dir $(DATA_DIR) --base-port $(BASE_PORT)
 
 build:
 	@sh tests/install.sh build
+	@sh tests/first.sh
 	@$(CARGO) build --release --package trellis --package trellis-bench --bins
+	@. tests/cache.sh; echo "the binaries are trellis and trellis-bench in $$CARGO_TARGET_DIR/release" >&2
+
+install:
+	@sh tests/install.sh build
+	@sh tests/first.sh
+	@$(CARGO) build --release --package trellis --bin trellis
+	@. tests/cache.sh; install -D -m 755 "$$CARGO_TARGET_DIR/release/trellis" "$(DESTDIR)$(PREFIX)/bin/trellis"
+	@echo "installed: $(DESTDIR)$(PREFIX)/bin/trellis" >&2
 
 test:
 	@sh tests/install.sh clients
