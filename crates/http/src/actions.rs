@@ -32,6 +32,14 @@ pub(crate) struct Transfer {
     to: Option<String>,
 }
 
+/// How a snapshot is taken.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Saving {
+    /// Whether to answer when it is written.
+    wait: bool,
+}
+
 /// How a member is removed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -45,7 +53,14 @@ pub(crate) async fn status(State(view): State<View>) -> Response {
         Some(members) => Json(members.status()).into_response(),
         None => match view.out() {
             Some(why) => {
-                Json(json!({ "stage": "quarantined", "quarantined": why })).into_response()
+                let status = json!({
+                    "name": view.name,
+                    "stage": "quarantined",
+                    "ready": false,
+                    "not_ready": [format!("quarantined: {why}")],
+                    "quarantined": why,
+                });
+                Json(status).into_response()
             }
             None => starting(&view),
         },
@@ -99,8 +114,15 @@ pub(crate) async fn transfer_leader(
     .await
 }
 
-pub(crate) async fn snapshot(State(view): State<View>) -> Response {
-    change(&view, |members| async move { members.snapshot().await }).await
+pub(crate) async fn snapshot(State(view): State<View>, Query(how): Query<Saving>) -> Response {
+    change(&view, |members| async move {
+        if how.wait {
+            members.snapshot_written().await
+        } else {
+            members.snapshot().await
+        }
+    })
+    .await
 }
 
 pub(crate) async fn unbind(State(view): State<View>) -> Response {

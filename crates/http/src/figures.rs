@@ -41,8 +41,8 @@ pub struct Figures {
 pub struct PeerFigures {
     /// Its name.
     pub name: String,
-    /// Entries that it lacks.
-    pub lag: u64,
+    /// Entries that it lacks, if this node knows.
+    pub lag: Option<u64>,
     /// Whether it is present.
     pub present: bool,
 }
@@ -133,11 +133,11 @@ impl Figures {
         }
         let mut lag = encoder.encode_descriptor(
             "raft_replication_lag_entries",
-            "Entries that a member lacks, as this node knows",
+            "Entries that a member lacks, as the leader knows",
             None,
             MetricType::Gauge,
         )?;
-        each(&mut lag, &self.peers, |peer| (&peer.name, peer.lag))?;
+        each(&mut lag, &self.peers, |peer| Some((&peer.name, peer.lag?)))?;
         let mut present = encoder.encode_descriptor(
             "peer_present",
             "Whether a member was heard lately",
@@ -145,7 +145,7 @@ impl Figures {
             MetricType::Gauge,
         )?;
         each(&mut present, &self.peers, |peer| {
-            (&peer.name, peer.present.into())
+            Some((&peer.name, peer.present.into()))
         })
     }
 
@@ -185,10 +185,9 @@ impl Figures {
 fn each<'a>(
     metric: &mut MetricEncoder<'_>,
     peers: &'a [PeerFigures],
-    figure: impl Fn(&'a PeerFigures) -> (&'a String, u64),
+    figure: impl Fn(&'a PeerFigures) -> Option<(&'a String, u64)>,
 ) -> Result<(), std::fmt::Error> {
-    for peer in peers {
-        let (name, value) = figure(peer);
+    for (name, value) in peers.iter().filter_map(figure) {
         metric
             .encode_family(&[("peer", name.as_str())])?
             .encode_gauge(&to_gauge(value))?;
@@ -214,11 +213,17 @@ mod tests {
             gauges: vec![("raft_term", "The term", 3)],
             counters: vec![("job_timeouts", "Expiries", 4)],
             commands: vec![("put", 5)],
-            peers: vec![PeerFigures {
-                name: "trellis-1".into(),
-                lag: 6,
-                present: true,
-            }],
+            peers: vec![
+                PeerFigures {
+                    name: "trellis-1".into(),
+                    lag: Some(6),
+                    present: true,
+                },
+                PeerFigures {
+                    name: "trellis-2".into(),
+                    ..PeerFigures::default()
+                },
+            ],
             tubes: vec![TubeFigures {
                 name: "mail".into(),
                 jobs: [1, 2, 3, 4],
@@ -235,6 +240,7 @@ mod tests {
             "trellis_commands_total{command=\"put\"} 5",
             "trellis_raft_replication_lag_entries{peer=\"trellis-1\"} 6",
             "trellis_peer_present{peer=\"trellis-1\"} 1",
+            "trellis_peer_present{peer=\"trellis-2\"} 0",
             "trellis_tube_jobs{tube=\"mail\",state=\"buried\"} 4",
             "trellis_tube_waiting{tube=\"mail\"} 7",
         ] {
@@ -243,5 +249,9 @@ mod tests {
                 "no line {line:?} in\n{text}"
             );
         }
+        assert!(
+            !text.contains("lag_entries{peer=\"trellis-2\"}"),
+            "what is not known is not said:\n{text}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use trellis_node::membership::{Check, Health};
+use trellis_node::membership::{CHECKS, Check, Health};
 
 use crate::View;
 
@@ -63,12 +63,27 @@ pub(crate) async fn readyz(State(view): State<View>, Query(asked): Query<Asked>)
             })
             .into_iter()
             .collect();
-        return answer(false, json!({ "checks": checks, "stage": stage(&view) }));
+        let body = json!({ "checks": checks, "stage": stage(&view) });
+        return answer(false, with_unknown(body, &asked.exclude));
     };
+    let body = json!({ "checks": health.checks });
     answer(
         is_ready(&health, &asked.exclude),
-        json!({ "checks": health.checks }),
+        with_unknown(body, &asked.exclude),
     )
+}
+
+/// Says which names of `exclude` are no checks: whoever misspells one thinks it does not count.
+fn with_unknown(mut body: Value, exclude: &str) -> Value {
+    let unknown: Vec<&str> = exclude
+        .split(',')
+        .filter(|name| !name.is_empty() && !CHECKS.contains(name))
+        .collect();
+    if !unknown.is_empty() {
+        body["unknown"] = unknown.into();
+        body["known"] = CHECKS.to_vec().into();
+    }
+    body
 }
 
 /// For load balancers: 200 ready, 404 draining (HAProxy's `http-check disable-on-404` keeps the

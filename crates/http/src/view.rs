@@ -15,6 +15,8 @@ use crate::Figures;
 /// while to open.
 #[derive(Clone)]
 pub struct View {
+    /// The node's name, as its configuration says.
+    pub name: String,
     /// The node, once it is there.
     pub members: Arc<OnceLock<Members>>,
     /// Why there is no node and will be none until its folder is rebuilt; `None` usually.

@@ -47,6 +47,7 @@ fn without_node(quarantined: Option<&str>) -> (tokio::runtime::Runtime, SocketAd
     let port = AdminPort::bind(([127, 0, 0, 1], 0).into()).expect("a port");
     let address = port.address().expect("bound");
     port.start(View {
+        name: "trellis-0".to_owned(),
         members: Arc::default(),
         quarantined: watch::channel(quarantined.map(str::to_owned)).1,
         actions: Arc::new(Nothing),
@@ -93,6 +94,9 @@ fn before_there_is_a_node_it_is_alive_and_neither_started_nor_ready() {
     let (status, body) = ask(address, "GET", "/readyz?exclude=lag");
     assert_eq!(status, 503);
     assert!(body.contains("storage is being opened"), "{body}");
+    assert!(!body.contains("unknown"), "{body}");
+    let (_, body) = ask(address, "GET", "/readyz?exclude=lag,foo");
+    assert!(body.contains("\"unknown\":[\"foo\"]"), "{body}");
     assert_eq!(ask(address, "GET", "/startupz").0, 503);
     assert_eq!(ask(address, "GET", "/lb"), (503, "down\n".to_owned()));
     assert_eq!(ask(address, "GET", "/metrics"), (200, "# EOF\n".to_owned()));

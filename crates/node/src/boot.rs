@@ -74,7 +74,7 @@ pub enum BootError {
     #[error("the data folder can't be written: {0}")]
     Identity(#[source] io::Error),
     /// The peer port can't be opened.
-    #[error("the peer port {address} can't be opened: {source}")]
+    #[error("cannot listen on {address}: {source} (peer_listen)")]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -167,7 +167,8 @@ pub(crate) async fn stand(
         return Err(BootError::OtherName { found, known });
     }
     let node = identity.node();
-    info!(%node, name = members.name, cluster = ?identity.cluster(), "node");
+    let bound = membership::shown(identity.cluster());
+    info!(%node, name = members.name, cluster = bound, "node");
     let quarantined = disk.quarantined();
     if let Some(why) = &quarantined {
         error!(

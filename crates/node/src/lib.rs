@@ -38,7 +38,7 @@ pub use clock::{ClockReading, Clocks};
 pub use counters::Counters;
 pub use listener::CoreListener;
 pub use metrics::NodeMetrics;
-pub use mind::{Core, CoreParts, DoorState, LeadError, READY_WITHIN};
+pub use mind::{Core, CoreParts, DoorState, LeadError};
 pub use neighbours::{Neighbours, PeerNeighbours};
 pub use node::Node;
 pub use origin::Refused;

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use trellis_types::limits;
 
+/// The longest time without a leader that is waited before a node stops being ready.
+const READY_WITHIN_MAX: Duration = Duration::from_secs(5);
+
 /// What an operator may change about a running node's mind. Local: nothing here decides inside
 /// `apply`.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,5 +57,35 @@ impl NodeSettings {
     /// A node that has heard no leader for so long gives its sessions up before the leader does.
     pub fn fence_after(&self) -> Duration {
         self.node_lease.mul_f64(0.8)
+    }
+
+    /// A node is ready while a leader was heard within this time: an election passes unnoticed, and
+    /// a node whose clients are told `INTERNAL_ERROR` is not ready any more. 5 s, or
+    /// `commit_timeout` where that is less, but no less than two elections take (architecture,
+    /// section 9).
+    pub fn ready_within(&self) -> Duration {
+        let most = self.commit_timeout.min(READY_WITHIN_MAX);
+        most.max(self.election_timeout_max * 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_lasts_no_longer_than_a_command_waits_and_no_shorter_than_two_elections() {
+        let ready = |commit_ms, election_ms| {
+            let settings = NodeSettings {
+                commit_timeout: Duration::from_millis(commit_ms),
+                election_timeout_max: Duration::from_millis(election_ms),
+                ..NodeSettings::default()
+            };
+            settings.ready_within().as_millis()
+        };
+        assert_eq!(ready(5_000, 900), 5_000);
+        assert_eq!(ready(60_000, 900), 5_000);
+        assert_eq!(ready(3_000, 900), 3_000);
+        assert_eq!(ready(100, 900), 1_800);
     }
 }

@@ -19,7 +19,7 @@ const TO: &str = "trellis-to";
 const REMOVED: &str = "trellis-removed";
 
 /// Names one cluster: drawn at random when it is formed. 0 is no cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClusterId(pub u128);
 
 impl ClusterId {
@@ -31,6 +31,13 @@ impl ClusterId {
         (text.len() == 32)
             .then(|| u128::from_str_radix(text, 16).ok().map(Self))
             .flatten()
+    }
+}
+
+/// As people see it everywhere else.
+impl fmt::Debug for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

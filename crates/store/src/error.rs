@@ -58,6 +58,21 @@ pub enum OpenError {
         dir: PathBuf,
     },
 
+    /// There is something of somebody else's, and nothing of ours.
+    #[error(
+        "the data folder {} holds {found}{}; nothing was changed: give this node an empty folder, or the one it had",
+        dir.display(),
+        if *is_node { ", which is a node's own data folder (is it meant to be that one?)" } else { ", which is not Trellis'" }
+    )]
+    NotOurs {
+        /// Which folder.
+        dir: PathBuf,
+        /// What is in it.
+        found: String,
+        /// Whether that is a data folder.
+        is_node: bool,
+    },
+
     /// The log can't be trusted.
     #[error(
         "the log in {} is damaged ({detail}); nothing was changed",

@@ -10,6 +10,20 @@ use crate::OpenError;
 /// The format that this binary writes and reads. 1 had the log in RocksDB.
 pub(crate) const FORMAT: u32 = 2;
 
+/// All that Trellis puts into a data folder, and what a file system does.
+const KNOWN: [&str; 10] = [
+    "FORMAT",
+    "LOCK",
+    "log",
+    "state",
+    "snapshots",
+    "members",
+    "pid",
+    "quarantine",
+    "evidence",
+    "lost+found",
+];
+
 /// Held as long as the folder is in use; the kernel lets go of it when the process ends, however.
 pub(crate) struct FolderLock {
     _file: File,
@@ -22,7 +36,45 @@ pub(crate) fn lock_made(dir: &Path) -> Result<FolderLock, OpenError> {
         dir: dir.to_owned(),
         source,
     })?;
+    refuse_a_strangers(dir)?;
     lock(dir)
+}
+
+/// Refuses a folder that is neither empty nor ours, before anything is written to it: somebody
+/// named a wrong one, such as the folder above those of several nodes.
+fn refuse_a_strangers(dir: &Path) -> Result<(), OpenError> {
+    // What a rebuilding leaves is ours, whatever a person has put beside it.
+    let signs = ["FORMAT", "quarantine", "evidence"];
+    if signs.iter().any(|name| dir.join(name).exists()) {
+        return Ok(());
+    }
+    let failed = |source| OpenError::Io {
+        what: "can't read the data folder",
+        dir: dir.to_owned(),
+        source,
+    };
+    let mut strange = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy().into_owned();
+        // Hidden ones come with mount points and home folders. `replace_file` may have been cut off.
+        let known = KNOWN.contains(&name.trim_end_matches(".new")) || name.starts_with('.');
+        if !known {
+            strange.push(name);
+        }
+    }
+    strange.sort();
+    let node = strange
+        .iter()
+        .find(|name| dir.join(name).join("FORMAT").exists());
+    match node.or(strange.first()) {
+        None => Ok(()),
+        Some(found) => Err(OpenError::NotOurs {
+            dir: dir.to_owned(),
+            found: found.clone(),
+            is_node: node.is_some(),
+        }),
+    }
 }
 
 /// Checks the format of a locked folder, or writes it.
@@ -131,5 +183,34 @@ pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_somebody_else_is_refused_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        for ours in ["lost+found", ".snapshot", "LOCK", "FORMAT.new", "pid"] {
+            fs::write(dir.path().join(ours), "").unwrap();
+        }
+        lock_made(dir.path()).unwrap();
+
+        let above = tempfile::tempdir().unwrap();
+        fs::create_dir(above.path().join("node-0")).unwrap();
+        fs::write(above.path().join("a.txt"), "").unwrap();
+        let refused = |dir: &Path| lock_made(dir).err().unwrap().to_string();
+        assert!(refused(above.path()).contains("holds a.txt"));
+        fs::write(above.path().join("node-0/FORMAT"), "").unwrap();
+        let why = refused(above.path());
+        assert!(why.contains("is it meant to be"), "{why}");
+        assert!(why.contains("node-0"), "{why}");
+        assert!(!above.path().join("LOCK").exists());
+
+        // A person's note beside a node that is being rebuilt.
+        fs::create_dir(above.path().join("evidence")).unwrap();
+        lock_made(above.path()).unwrap();
     }
 }

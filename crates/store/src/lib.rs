@@ -2,7 +2,7 @@
 //!
 //! A data folder holds `LOCK`, `FORMAT`, `log/` (the raft log and the node's identity, synced, in
 //! files of our own), `state/<generation>/` (the mirror of the machine in RocksDB, written behind
-//! apply), `state/CURRENT`, `snapshots/<id>/`; `quarantine` while the node is out, and
+//! apply), `state/CURRENT`, `snapshots/<id>/`, `members`; `quarantine` while the node is out, and
 //! `evidence/<time>/` with what was in the folder before it was rebuilt.
 //!
 //! Architecture invariant: nothing here decides anything about jobs or terms. It keeps what it is
@@ -22,6 +22,7 @@ mod metrics;
 mod options;
 mod quarantine;
 mod rocks;
+mod roll;
 mod snapshot;
 mod state;
 mod store;
@@ -35,7 +36,10 @@ pub use identity::{IdentityStore, StoredIdentity};
 pub use log::{LogEngine, LogReader, LogStore, Step};
 pub use metrics::{LogMetrics, StateMetrics};
 pub use options::{LogOptions, StateOptions, StoreOptions};
-pub use quarantine::{Quarantine, QuarantineKind, has_evidence, rebuild, rebuild_at_next_start};
+pub use quarantine::{
+    Quarantine, QuarantineKind, has_evidence, is_being_rebuilt, rebuild, rebuild_at_next_start,
+};
+pub use roll::{RollEntry, is_alone, note_members};
 pub use state::StateMirror;
 pub use store::{Opened, Store};
 

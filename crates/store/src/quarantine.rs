@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::OpenError;
 use crate::folder::{self, replace_file, sync_dir};
+use crate::roll::ROLL;
 
 /// The note in a data folder that its node is out: it stays so over restarts until a person says
 /// otherwise. While it is there, nothing in the folder is deleted.
@@ -32,7 +33,7 @@ const NOTE: &str = "quarantine";
 /// Where the content of folders goes that were rebuilt.
 const EVIDENCE: &str = "evidence";
 /// All that makes up a node, beside the note.
-const CONTENT: [&str; 4] = ["FORMAT", "log", "state", "snapshots"];
+const CONTENT: [&str; 5] = ["FORMAT", "log", "state", "snapshots", ROLL];
 
 impl Quarantine {
     /// Files of the folder are damaged.
@@ -178,9 +179,16 @@ fn rebuilding(dir: &Path, why: String) -> Quarantine {
     }
 }
 
-/// Whether a node was ever taken out of this folder, and its evidence is still there.
+/// Whether a node was ever taken out of this folder and its evidence is still there, or one is to
+/// be.
 pub fn has_evidence(dir: &Path) -> bool {
-    dir.join(EVIDENCE).exists()
+    dir.join(EVIDENCE).exists() || is_being_rebuilt(dir)
+}
+
+/// Whether the next start clears the folder: a rebuilding was noted, or was interrupted.
+pub fn is_being_rebuilt(dir: &Path) -> bool {
+    let note = Quarantine::read(dir).ok().flatten();
+    note.is_some_and(|note| matches!(note.kind, QuarantineKind::Rebuilding(_)))
 }
 
 /// Goes on with a rebuilding that was noted. The note goes last.

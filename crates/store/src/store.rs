@@ -137,7 +137,11 @@ fn look_for_quarantine(dir: &Path) -> Result<Option<String>, OpenError> {
         }),
         QuarantineKind::Differs => Ok(Some(note.why)),
         QuarantineKind::Rebuilding(_) => {
-            quarantine::finish(dir, &note).map_err(failed)?;
+            let evidence = quarantine::finish(dir, &note).map_err(failed)?;
+            tracing::warn!(
+                evidence = %evidence.display(),
+                "this node is being rebuilt: what it held was moved aside, and it starts as a new one"
+            );
             Ok(None)
         }
     }

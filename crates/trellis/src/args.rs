@@ -30,15 +30,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: MemberCommand,
     },
-    /// Make a node write a snapshot of its state now.
+    /// Make a node write a snapshot of its state now, and wait until it is written.
     Snapshot {
         #[command(flatten)]
-        admin: AdminArgs,
+        admin: NodeArgs,
     },
     /// Make a node ready to be stopped: hand leadership over, close its clients' connections.
     Drain {
         #[command(flatten)]
-        admin: AdminArgs,
+        admin: NodeArgs,
     },
     /// Get a quarantined node's data anew from the others: what it held is moved aside, and it joins
     /// as a new member.
@@ -47,13 +47,17 @@ pub(crate) enum Command {
         /// --addr is asked to do it.
         #[arg(short = 'b', long, value_name = "DIR")]
         data_dir: Option<PathBuf>,
+        /// Even if the folder is that of the only voter of its cluster, so that nobody else has its
+        /// jobs.
+        #[arg(long, requires = "data_dir")]
+        force: bool,
         #[command(flatten)]
-        admin: AdminArgs,
+        admin: NodeArgs,
     },
     /// Ask a node whether it is ready; exit code 0 if it is, 1 if not.
     Health {
         #[command(flatten)]
-        admin: AdminArgs,
+        admin: NodeArgs,
     },
     /// Check or show the configuration that `serve` would use.
     Config {
@@ -66,6 +70,19 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
     /// The admin port of any node.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TRELLIS_ADDR",
+        default_value = "http://127.0.0.1:11302"
+    )]
+    pub addr: String,
+}
+
+/// Where the admin port of one particular node is.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// The admin port of the node that is meant.
     #[arg(
         long,
         value_name = "URL",
@@ -113,7 +130,7 @@ pub(crate) enum MemberCommand {
     /// Make a node that never formed a cluster forget the cluster it was bound to.
     Unbind {
         #[command(flatten)]
-        admin: AdminArgs,
+        admin: NodeArgs,
     },
 }
 
@@ -126,9 +143,12 @@ pub(crate) enum ConfigCommand {
     Show(Box<ServeArgs>),
 }
 
+/// Above the flags that only beanstalkd has a meaning for.
+const UNUSED: &str = "beanstalkd's flags that do nothing here";
+
 /// What the command line of `serve` may say: a file, and overrides named like its keys.
 #[derive(Debug, Default, Args)]
-#[command(version, disable_version_flag = true)]
+#[command(version, display_name = "trellis", disable_version_flag = true)]
 pub(crate) struct ServeArgs {
     /// The configuration file (TOML).
     #[arg(long, value_name = "FILE", env = "TRELLIS_CONFIG")]
@@ -177,19 +197,19 @@ pub(crate) struct ServeArgs {
     #[arg(short = 'v', action = ArgAction::Version)]
     pub print_version: Option<bool>,
     /// beanstalkd's sync interval: accepted, does nothing.
-    #[arg(short = 'f', value_name = "MS", hide = true)]
+    #[arg(short = 'f', value_name = "MS", help_heading = UNUSED)]
     pub sync_interval: Option<String>,
     /// beanstalkd's "never sync": accepted, does nothing.
-    #[arg(short = 'F', hide = true)]
+    #[arg(short = 'F', help_heading = UNUSED)]
     pub never_sync: bool,
     /// beanstalkd's binlog file size: accepted, does nothing.
-    #[arg(short = 's', value_name = "BYTES", hide = true)]
+    #[arg(short = 's', value_name = "BYTES", help_heading = UNUSED)]
     pub binlog_bytes: Option<String>,
     /// beanstalkd's old "no compaction": accepted, does nothing.
-    #[arg(short = 'n', hide = true)]
+    #[arg(short = 'n', help_heading = UNUSED)]
     pub no_compaction: bool,
     /// beanstalkd's old "compact": accepted, does nothing.
-    #[arg(short = 'c', hide = true)]
+    #[arg(short = 'c', help_heading = UNUSED)]
     pub compaction: bool,
 
     /// Set by `trellis local` in its children: end when that process ends.

@@ -1,5 +1,4 @@
 use std::{
-    fmt::Write as _,
     io::{self, Write as _},
     path::Path,
 };
@@ -8,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::Admin,
-    args::{AdminArgs, MemberCommand},
+    args::{AdminArgs, MemberCommand, NodeArgs},
     exit::{Ended, Exit},
     serve::storage,
+    text,
 };
 
 /// `trellis status`
@@ -18,23 +18,16 @@ pub(crate) fn status(admin: &AdminArgs, as_json: bool) -> Result<(), Ended> {
     let status = Admin::at(&admin.addr).get("/v1/status")?.done()?;
     if as_json {
         print(&format!("{status:#}\n"));
-    } else if status.get("members").is_none() {
-        print(&plain_text(&status));
     } else {
-        let mut status = status;
-        let members = status
-            .as_object_mut()
-            .and_then(|fields| fields.remove("members"));
-        let members = json!({ "members": members });
-        print(&format!("{}\n{}", plain_text(&status), table(&members)));
+        print(&text::status(&status));
     }
     Ok(())
 }
 
 /// `trellis health`
-pub(crate) fn health(admin: &AdminArgs) -> Result<(), Ended> {
+pub(crate) fn health(admin: &NodeArgs) -> Result<(), Ended> {
     let said = Admin::at(&admin.addr).get("/readyz")?;
-    print(&plain_text(&said.body));
+    print(&text::health(&said.body));
     if said.status == 200 {
         Ok(())
     } else {
@@ -43,16 +36,16 @@ pub(crate) fn health(admin: &AdminArgs) -> Result<(), Ended> {
 }
 
 /// `trellis snapshot`
-pub(crate) fn snapshot(admin: &AdminArgs) -> Result<(), Ended> {
+pub(crate) fn snapshot(admin: &NodeArgs) -> Result<(), Ended> {
     told(
         Admin::at(&admin.addr)
-            .post("/v1/snapshot", &json!({}))?
+            .post("/v1/snapshot?wait=true", &json!({}))?
             .done()?,
     )
 }
 
 /// `trellis drain`
-pub(crate) fn drain(admin: &AdminArgs) -> Result<(), Ended> {
+pub(crate) fn drain(admin: &NodeArgs) -> Result<(), Ended> {
     told(
         Admin::at(&admin.addr)
             .post("/v1/drain", &json!({}))?
@@ -61,11 +54,21 @@ pub(crate) fn drain(admin: &AdminArgs) -> Result<(), Ended> {
 }
 
 /// `trellis rebuild`
-pub(crate) fn rebuild(admin: &AdminArgs, data_dir: Option<&Path>) -> Result<(), Ended> {
+pub(crate) fn rebuild(admin: &NodeArgs, data_dir: Option<&Path>, force: bool) -> Result<(), Ended> {
     let Some(folder) = data_dir else {
         let answer = Admin::at(&admin.addr).post("/v1/rebuild", &json!({}))?;
         return told(answer.done()?);
     };
+    if trellis_store::is_alone(folder) && !force {
+        return Err(Ended::new(
+            Exit::No,
+            format!(
+                "the node in {} is the only voter of its cluster: nobody else has its jobs, so a new \
+                 member would get none; --force moves them aside all the same",
+                folder.display()
+            ),
+        ));
+    }
     let evidence = trellis_store::rebuild(folder).map_err(storage::refused)?;
     print(&format!(
         "what it held is in {}; started again, this node joins its cluster as a new member\n",
@@ -82,7 +85,7 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
             if json {
                 print(&format!("{members:#}\n"));
             } else {
-                print(&table(&members));
+                print(&text::table(&members));
             }
             Ok(())
         }
@@ -128,7 +131,7 @@ pub(crate) fn member(what: MemberCommand) -> Result<(), Ended> {
 fn told(answer: Value) -> Result<(), Ended> {
     match answer.get("done").and_then(Value::as_str) {
         Some(sentence) => print(&format!("{sentence}\n")),
-        None => print(&plain_text(&answer)),
+        None => print(&text::plain_text(&answer)),
     }
     Ok(())
 }
@@ -137,99 +140,4 @@ fn told(answer: Value) -> Result<(), Ended> {
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Members as a table.
-fn table(members: &Value) -> String {
-    const COLUMNS: [&str; 8] = [
-        "name",
-        "node",
-        "address",
-        "voter",
-        "leader",
-        "present",
-        "quarantined",
-        "lag",
-    ];
-    let mut rows = vec![COLUMNS.map(str::to_owned)];
-    let members = members.get("members").and_then(Value::as_array);
-    rows.extend(members.into_iter().flatten().map(|member| {
-        COLUMNS.map(|column| member.get(column).map_or_else(|| "-".to_owned(), plain))
-    }));
-    rows[1..].sort();
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
-        .collect();
-    let lines = rows.iter().map(|row| {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        let cells: Vec<String> = cells.collect();
-        format!("{}\n", cells.join("  ").trim_end())
-    });
-    lines.collect()
-}
-
-/// JSON for people: one `key: value` line each, what is nested further in.
-fn plain_text(value: &Value) -> String {
-    let mut text = String::new();
-    write_plain(&mut text, value, 0);
-    text
-}
-
-fn write_plain(text: &mut String, value: &Value, depth: usize) {
-    let pad = "  ".repeat(depth);
-    // Writing to a string cannot fail.
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                if is_nested(value) {
-                    let _ = writeln!(text, "{pad}{key}:");
-                    write_plain(text, value, depth + 1);
-                } else {
-                    let _ = writeln!(text, "{pad}{key}: {}", plain(value));
-                }
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                match item {
-                    Value::Object(fields) if fields.values().all(|value| !is_nested(value)) => {
-                        let fields: Vec<String> = fields
-                            .iter()
-                            .map(|(key, value)| format!("{key}: {}", plain(value)))
-                            .collect();
-                        let _ = writeln!(text, "{pad}- {}", fields.join(", "));
-                    }
-                    item if is_nested(item) => {
-                        let _ = writeln!(text, "{pad}-");
-                        write_plain(text, item, depth + 1);
-                    }
-                    item => {
-                        let _ = writeln!(text, "{pad}- {}", plain(item));
-                    }
-                }
-            }
-        }
-        value => {
-            let _ = writeln!(text, "{pad}{}", plain(value));
-        }
-    }
-}
-
-fn is_nested(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => !fields.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        _ => false,
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        value => value.to_string(),
-    }
 }

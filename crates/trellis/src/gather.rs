@@ -44,14 +44,25 @@ impl Gather {
     }
 }
 
-/// Figures of a process that is quarantined and has no node.
-pub(crate) fn without_node(name: &str) -> Figures {
+/// Figures of a process that has no node: it is starting, or it `is_out`, quarantined. What is
+/// missing sets off no alert.
+pub(crate) fn without_node(name: &str, is_out: bool) -> Figures {
     Figures {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: name.to_owned(),
-        gauges: vec![quarantined(true)],
+        gauges: vec![quarantined(is_out), ready(false), draining(false)],
         ..Figures::default()
     }
+}
+
+fn ready(is_ready: bool) -> (&'static str, &'static str, i64) {
+    let meaning = "Whether clients should be sent here, as /readyz says";
+    ("ready", meaning, is_ready.into())
+}
+
+fn draining(is_draining: bool) -> (&'static str, &'static str, i64) {
+    let meaning = "Whether this node is on its way out";
+    ("draining", meaning, is_draining.into())
 }
 
 fn quarantined(is_out: bool) -> (&'static str, &'static str, i64) {
@@ -85,7 +96,7 @@ fn peers(status: &Status) -> Vec<PeerFigures> {
     others
         .map(|member| PeerFigures {
             name: member.name.clone(),
-            lag: member.lag.unwrap_or(0),
+            lag: member.lag,
             present: member.present,
         })
         .collect()
@@ -103,8 +114,8 @@ fn gauges(
         quarantined(status.quarantined.is_some()),
         (
             "raft_is_leader",
-            "Whether this node leads",
-            (status.role == "leader").into(),
+            "Whether this node leads, with a majority behind it",
+            status.leads.into(),
         ),
         (
             "raft_has_leader",
@@ -138,16 +149,8 @@ fn gauges(
             "Members that do not vote yet",
             whole(learners),
         ),
-        (
-            "ready",
-            "Whether clients are served",
-            status.doors_open.into(),
-        ),
-        (
-            "draining",
-            "Whether this node is on its way out",
-            status.draining.into(),
-        ),
+        ready(status.ready),
+        draining(status.draining),
         (
             "client_connections",
             "Open client connections",
@@ -203,6 +206,11 @@ fn gauges(
             "puts_refused",
             "Whether puts are refused for want of disk",
             server.puts_refused.into(),
+        ),
+        (
+            "puts_refused_here",
+            "Whether puts of this node's own clients are refused (SIGUSR1)",
+            status.puts_refused_here.into(),
         ),
         (
             "feature_level",

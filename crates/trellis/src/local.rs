@@ -41,8 +41,8 @@ const STOP_POLITELY: Duration = Duration::from_millis(150);
 ///
 /// # Errors
 ///
-/// [`Exit::Usage`] for ports beyond 65535, [`Exit::Folder`] if the data folder cannot be made,
-/// [`Exit::System`] if a node cannot be started at all.
+/// [`Exit::Usage`] for ports beyond 65535, [`Exit::Folder`] if the data folder cannot be made or the
+/// cluster runs already, [`Exit::System`] if a node cannot be started at all.
 pub(crate) fn run(args: &LocalArgs) -> Result<(), Ended> {
     // One thread: the children are to die with this process, and the kernel counts the thread
     // that started them as their parent.
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &LocalArgs) -> Result<(), Ended> {
         .build()
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
     let local = Local::new(args)?;
-    shape::check(args)?;
+    let _running = shape::take(args)?;
     let result = runtime.block_on(local.run());
     // A question that is still on its way must not hold up the end.
     runtime.shutdown_background();

@@ -15,6 +15,7 @@ mod ports;
 mod serve;
 mod settings;
 mod telemetry;
+mod text;
 
 use std::process::ExitCode;
 
@@ -53,7 +54,11 @@ fn main() -> ExitCode {
         Command::Member { what } => commands::member(what),
         Command::Snapshot { admin } => commands::snapshot(&admin),
         Command::Drain { admin } => commands::drain(&admin),
-        Command::Rebuild { data_dir, admin } => commands::rebuild(&admin, data_dir.as_deref()),
+        Command::Rebuild {
+            data_dir,
+            force,
+            admin,
+        } => commands::rebuild(&admin, data_dir.as_deref(), force),
         Command::Health { admin } => commands::health(&admin),
         Command::Config { what } => config_command(what),
     };
@@ -74,8 +79,8 @@ fn config_command(what: ConfigCommand) -> Result<(), Ended> {
             println!("the configuration of {} is sound", settings.name);
         }
         ConfigCommand::Show(args) => {
-            let (said, _) = settings_of(&args)?;
-            let shown = toml::to_string(&said.config)
+            let (said, settings) = settings_of(&args)?;
+            let shown = toml::to_string(&settings.in_force(said.config))
                 .map_err(|error| Ended::new(Exit::Defect, error.to_string()))?;
             print!("{shown}");
         }

@@ -5,7 +5,7 @@ mod leave;
 mod signals;
 pub(crate) mod storage;
 
-use std::{fs, num::NonZero, sync::Arc, thread};
+use std::{fs, io, net::TcpListener, num::NonZero, sync::Arc, thread};
 
 use nix::unistd;
 use trellis_beanstalk::{Door, DoorSettings, KeepAlive, Listen};
@@ -38,16 +38,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
 
     // Whatever can be refused is refused before anything is written.
     let door = Door::bind(door_settings(&settings))
-        .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
-    let admin = AdminPort::bind(settings.admin_listen).map_err(|error| {
-        Ended::new(
-            Exit::System,
-            format!(
-                "cannot listen on {} (admin_listen): {error}",
-                settings.admin_listen
-            ),
-        )
-    })?;
+        .map_err(|error| Ended::new(Exit::System, format!("{error} (listen)")))?;
+    let in_use = |key: &str, address, error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process does".to_owned(),
+            _ => error.to_string(),
+        };
+        let why = format!("cannot listen on {address}: {why} ({key})");
+        Ended::new(Exit::System, why)
+    };
+    let admin = AdminPort::bind(settings.admin_listen)
+        .map_err(|error| in_use("admin_listen", settings.admin_listen, error))?;
+    // Taken for good when storage is open; here only so that a mistake is told in time.
+    TcpListener::bind(settings.peer_listen)
+        .map_err(|error| in_use("peer_listen", settings.peer_listen, error))?;
     if let Some(user) = &settings.user {
         become_user(user)?;
     }
@@ -67,6 +71,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Ended> {
     });
     // Tasks that are still there hold nothing that is not on disk.
     runtime.shutdown_background();
+    if result.is_ok() {
+        tracing::info!("stopped");
+    }
     result
 }
 

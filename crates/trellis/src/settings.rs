@@ -1,13 +1,14 @@
-use std::{
-    collections::BTreeMap,
-    net::{SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
-    time::Duration,
-};
+mod checks;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use trellis_types::limits;
 
 use crate::config::{Config, Mistake, Said};
+use checks::{
+    address, check_filter, check_name, check_user, differ, host_name, host_port, parse_listen,
+    quoted, seconds, within,
+};
 
 /// What the configuration means: checked once at start-up. Holding one is the proof.
 #[derive(Clone, Debug)]
@@ -77,6 +78,15 @@ impl Settings {
     /// The first mistake, with the place where its key was said.
     pub(crate) fn check(said: &Said) -> Result<Self, Mistake> {
         Self::check_config(&said.config).map_err(|mistake| said.locate(mistake))
+    }
+
+    /// The configuration with what stands for an empty key.
+    pub(crate) fn in_force(&self, config: Config) -> Config {
+        Config {
+            name: self.name.clone(),
+            peer_address: self.peer_address.clone(),
+            ..config
+        }
     }
 
     fn check_config(config: &Config) -> Result<Self, Mistake> {
@@ -180,13 +190,8 @@ impl Settings {
             "json" => true,
             other => return Err(Mistake::new("log_format", quoted(other), "text or json")),
         };
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log) {
-            return Err(Mistake::new(
-                "log",
-                format!("{} ({error})", quoted(&config.log)),
-                "error, warn, info, debug, trace or a tracing filter",
-            ));
-        }
+        check_filter(&config.log)?;
+        check_user(&config.user)?;
 
         let heartbeat = within("heartbeat_ms", config.heartbeat_ms, 10, 10_000)?;
         let shortest = within(
@@ -262,136 +267,6 @@ impl Settings {
             log: config.log.clone(),
             log_json,
         })
-    }
-}
-
-/// Clients, peers and the admin interface each need an address of their own.
-fn differ(listen: &[Listen], peers: SocketAddr, admin: SocketAddr) -> Result<(), Mistake> {
-    let same = |one: SocketAddr, other: SocketAddr| {
-        let ips =
-            one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-        one.port() != 0 && one.port() == other.port() && ips
-    };
-    for clients in listen {
-        let Listen::Tcp(clients) = *clients else {
-            continue;
-        };
-        for (key, other) in [("peer_listen", peers), ("admin_listen", admin)] {
-            if same(clients, other) {
-                return Err(Mistake::new(
-                    key,
-                    other,
-                    format!("another address than {clients}, where clients connect"),
-                ));
-            }
-        }
-    }
-    if same(peers, admin) {
-        let allowed = format!("another address than {peers}, which is peer_listen");
-        return Err(Mistake::new("admin_listen", admin, allowed));
-    }
-    Ok(())
-}
-
-/// This host's name, as a node is called that was given none.
-fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-fn quoted(text: &str) -> String {
-    format!("{text:?}")
-}
-
-fn check_name(key: &str, name: &str) -> Result<(), Mistake> {
-    let sound = (1..=63).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    if sound {
-        Ok(())
-    } else {
-        Err(Mistake::new(
-            key,
-            quoted(name),
-            "a name of 1 to 63 letters, digits and - . _",
-        ))
-    }
-}
-
-fn within(key: &str, found: u64, least: u64, most: u64) -> Result<u64, Mistake> {
-    if (least..=most).contains(&found) {
-        Ok(found)
-    } else {
-        Err(Mistake::new(
-            key,
-            found,
-            format!("a whole number from {least} to {most}"),
-        ))
-    }
-}
-
-/// A whole number of seconds that a socket option can hold: 1 s to 9 h.
-fn seconds(key: &str, found: u64) -> Result<Duration, Mistake> {
-    within(key, found, 1, 32_767).map(Duration::from_secs)
-}
-
-/// `HOST:PORT`; the host may be a DNS name and is not looked up here.
-fn host_port(key: &str, text: &str) -> Result<(), Mistake> {
-    let sound = text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)
-    });
-    if sound {
-        Ok(())
-    } else {
-        Err(Mistake::new(key, quoted(text), "HOST:PORT"))
-    }
-}
-
-/// An address to bind: `ADDR:PORT`; a host name is looked up now.
-fn address(key: &str, text: &str) -> Result<SocketAddr, Mistake> {
-    text.to_socket_addrs()
-        .ok()
-        .and_then(|mut found| found.next())
-        .ok_or_else(|| {
-            Mistake::new(
-                key,
-                quoted(text),
-                "ADDR:PORT, for example 0.0.0.0:11301 or [::]:11301",
-            )
-        })
-}
-
-/// One `listen`: beanstalkd's `-l ADDR` and `-l unix:PATH`, or an address with its own port.
-fn parse_listen(text: &str, port: u16) -> Result<Vec<Listen>, Mistake> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        // 107 bytes and a NUL fit the kernel's sockaddr_un.
-        return if (1..=107).contains(&path.len()) {
-            Ok(vec![Listen::Unix(PathBuf::from(path))])
-        } else {
-            Err(Mistake::new(
-                "listen",
-                quoted(text),
-                "unix:PATH with a path of 1 to 107 bytes",
-            ))
-        };
-    }
-    if let Ok(ip) = text.parse() {
-        return Ok(vec![Listen::Tcp(SocketAddr::new(ip, port))]);
-    }
-    let found = match text.rsplit_once(':') {
-        Some(_) => text.to_socket_addrs(),
-        None => (text, port).to_socket_addrs(),
-    };
-    match found.map(|addresses| addresses.map(Listen::Tcp).collect::<Vec<_>>()) {
-        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-        _ => Err(Mistake::new(
-            "listen",
-            quoted(text),
-            "ADDR, ADDR:PORT or unix:PATH",
-        )),
     }
 }
 
@@ -480,6 +355,42 @@ mod tests {
             found.expect_err("two nodes at one address"),
             "configuration: initial_members is h:1 twice; allowed is each address once"
         );
+    }
+
+    #[test]
+    fn what_serve_would_not_do_as_meant_is_a_mistake() {
+        for (log, sound) in [
+            ("warn", true),
+            ("INFO", true),
+            ("info,trellis_node=debug", true),
+            ("info,[batch]=trace", true),
+            ("loud", false),
+            ("info,trellis", false),
+            ("info,trellis=loud", false),
+            ("", false),
+        ] {
+            let found = check(|config| config.log = log.into());
+            assert_eq!(found.is_ok(), sound, "{log:?}: {:?}", found.err());
+        }
+        assert!(check(|config| config.user = "root".into()).is_ok());
+        let found = check(|config| config.user = "nobody-here".into());
+        assert_eq!(
+            found.expect_err("there is no such user"),
+            "configuration: user is \"nobody-here\"; allowed is a user of this system"
+        );
+        assert!(check(|config| config.join = vec!["a b:1".into()]).is_err());
+    }
+
+    #[test]
+    fn what_is_in_force_has_no_empty_name() {
+        let config = Config {
+            peer_listen: "127.0.0.1:5".into(),
+            ..Config::default()
+        };
+        let settings = Settings::check_config(&config).expect("sound");
+        let shown = settings.in_force(config);
+        assert_eq!(shown.name, settings.name);
+        assert_eq!(shown.peer_address, "127.0.0.1:5");
     }
 
     #[test]

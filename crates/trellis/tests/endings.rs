@@ -32,6 +32,28 @@ fn ends(arguments: &[&str]) -> (i32, String) {
     )
 }
 
+/// `trellis serve` in `folder`, with `port` and the two above it.
+fn serving(folder: &Path, port: u16) -> Command {
+    let mut command = Command::new(TRELLIS);
+    command
+        .args(["serve", "-l", "127.0.0.1", "-p", &port.to_string(), "-b"])
+        .arg(folder)
+        .args(["--peer-listen", &format!("127.0.0.1:{}", port + 1)])
+        .args(["--admin-listen", &format!("127.0.0.1:{}", port + 2)])
+        .stdin(Stdio::null());
+    command
+}
+
+/// A node that does not start: its exit code and what it said.
+fn refuses(folder: &Path) -> (i32, String) {
+    let port = free_base_port().expect("a port");
+    let Output { status, stderr, .. } = serving(folder, port).output().expect("it can be run");
+    (
+        status.code().expect("not by a signal"),
+        String::from_utf8_lossy(&stderr).into_owned(),
+    )
+}
+
 /// One node, or a local cluster, on ports of its own.
 struct Running {
     child: Child,
@@ -41,16 +63,24 @@ struct Running {
 impl Running {
     fn serve(folder: &Path) -> Self {
         let port = free_base_port().expect("a port");
-        let child = Command::new(TRELLIS)
-            .args(["serve", "-l", "127.0.0.1", "-p", &port.to_string(), "-b"])
-            .arg(folder)
-            .args(["--peer-listen", &format!("127.0.0.1:{}", port + 1)])
-            .args(["--admin-listen", &format!("127.0.0.1:{}", port + 2)])
-            .stdin(Stdio::null())
+        let child = serving(folder, port)
             .stderr(Stdio::null())
             .spawn()
             .expect("it can be run");
         Self { child, port }
+    }
+
+    /// What the command says of this node on standard output, and its exit code.
+    fn asked(&self, command: &[&str]) -> (i32, String) {
+        let output = Command::new(TRELLIS)
+            .args(command)
+            .args(["--addr", &format!("127.0.0.1:{}", self.port + 2)])
+            .output()
+            .expect("it can be run");
+        (
+            output.status.code().expect("not by a signal"),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
     }
 
     fn local(folder: &Path, port: u16) -> Self {
@@ -198,9 +228,33 @@ fn a_folder_in_use_ends_with_73_an_address_in_use_with_71_and_a_newer_format_wit
         "{said}"
     );
 
-    let (code, said) = ends(&["serve", "-l", &on(first.port), "-b", "/nowhere"]);
-    assert_eq!(code, 71, "{said}");
-    assert!(said.contains(&on(first.port)), "{said}");
+    // Whichever it is, it is told in the same words, and nothing was begun.
+    let begun = folder.path().join("begun");
+    for (at, key) in [(0, "listen"), (1, "peer_listen"), (2, "admin_listen")] {
+        let mut ports = [other, other + 1, other + 2];
+        ports[at] = first.port + at as u16;
+        let (code, said) = ends(&[
+            "serve",
+            "-l",
+            &on(ports[0]),
+            "--peer-listen",
+            &on(ports[1]),
+            "--admin-listen",
+            &on(ports[2]),
+            "-b",
+            &begun.display().to_string(),
+        ]);
+        assert_eq!(code, 71, "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert_eq!(
+            last,
+            format!(
+                "trellis: cannot listen on {}: another process does ({key})",
+                on(ports[at])
+            )
+        );
+        assert!(!begun.exists(), "{key}");
+    }
 
     first.told(Signal::TERM);
     assert_eq!(first.ends().code(), Some(0));
@@ -217,6 +271,122 @@ fn a_folder_in_use_ends_with_73_an_address_in_use_with_71_and_a_newer_format_wit
         &folder.path().display().to_string(),
     ]);
     assert_eq!(code, 76, "{said}");
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_left_alone() {
+    let folder = temporary_folder().expect("a folder");
+    let mut node = Running::serve(&folder.path().join("node-0"));
+    drop(node.client(0));
+    let (code, said) = refuses(folder.path());
+    assert_eq!(code, 76, "{said}");
+    assert!(said.contains("node-0"), "{said}");
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").collect();
+    assert_eq!(left.len(), 1, "nothing was written: {left:?}");
+    node.told(Signal::TERM);
+    node.ends();
+}
+
+/// A rebuilt node that knows nobody would be an empty cluster where its jobs were expected.
+#[test]
+fn a_rebuilt_node_that_knows_nobody_does_not_start_however_far_the_rebuilding_came() {
+    let folder = temporary_folder().expect("a folder");
+    let here = |name: &str| folder.path().join(name);
+    let mut node = Running::serve(folder.path());
+    let mut client = node.client(0);
+    says(&mut client, "put 0 0 60 1\r\na\r\n");
+    hears(&mut client, "INSERTED 1\r\n");
+    within("the members are noted", || {
+        here("members").exists().then_some(())
+    });
+    node.told(Signal::TERM);
+    node.ends();
+
+    let at = folder.path().display().to_string();
+    let (code, said) = ends(&["rebuild", "--data-dir", &at]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("only voter") && said.contains("--force"),
+        "{said}"
+    );
+    assert!(here("log").exists(), "nothing was moved");
+    let (code, said) = ends(&["rebuild", "--force", "--data-dir", &at]);
+    assert_eq!(code, 0, "{said}");
+
+    let evidence = fs::read_dir(here("evidence")).expect("it is there").next();
+    let evidence = evidence.expect("one").expect("readable").path();
+    // As if the process had ended at each step of it: the note goes last.
+    for step in [
+        "",
+        "FORMAT",
+        "log",
+        "state",
+        "snapshots",
+        "members",
+        "quarantine",
+    ] {
+        if !step.is_empty() {
+            let _ = fs::rename(here(step), evidence.join(step));
+        } else {
+            for name in fs::read_dir(&evidence).expect("a folder") {
+                let name = name.expect("readable").file_name();
+                fs::rename(evidence.join(&name), folder.path().join(&name)).expect("it moves");
+            }
+        }
+        let (code, said) = refuses(folder.path());
+        assert_eq!(code, 78, "after {step:?}: {said}");
+        assert!(
+            said.contains("name no other node"),
+            "after {step:?}: {said}"
+        );
+    }
+    // A start that came as far as a new log is no way around it.
+    fs::create_dir(here("log")).expect("a folder");
+    fs::write(
+        here("FORMAT"),
+        fs::read(evidence.join("FORMAT")).expect("it is kept"),
+    )
+    .expect("a file");
+    for _ in 0..2 {
+        let (code, said) = refuses(folder.path());
+        assert_eq!(code, 78, "{said}");
+    }
+
+    // Everything put back, it is what it was.
+    fs::remove_dir_all(here("log")).expect("it goes");
+    for name in ["FORMAT", "log", "state", "snapshots", "members"] {
+        let _ = fs::remove_dir_all(here(name));
+        fs::rename(evidence.join(name), here(name)).expect("it moves");
+    }
+    let node = Running::serve(folder.path());
+    let mut client = node.client(0);
+    says(&mut client, "reserve\r\n");
+    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+}
+
+#[test]
+fn people_are_told_the_verdict_first() {
+    let folder = temporary_folder().expect("a folder");
+    let node = Running::serve(folder.path());
+    drop(node.client(0));
+    let (code, said) = node.asked(&["status"]);
+    assert_eq!(code, 0);
+    assert!(said.starts_with("ready; 1 of 1 voters present\n"), "{said}");
+    assert!(
+        said.contains(concat!(" ", env!("CARGO_PKG_VERSION"), " ")),
+        "{said}"
+    );
+    let (code, said) = node.asked(&["health"]);
+    assert_eq!(code, 0);
+    assert!(said.starts_with("ready\n  ok  runtime"), "{said}");
+    let (code, said) = node.asked(&["snapshot"]);
+    assert_eq!(code, 0);
+    assert!(said.ends_with("is written\n"), "{said}");
+    node.told(Signal::USR1);
+    within("status says that puts are refused", || {
+        let (_, said) = node.asked(&["status"]);
+        said.contains("puts_refused_here: true").then_some(())
+    });
 }
 
 /// Told to stop, a node lets its clients go and is gone soon; what it acknowledged is there when
@@ -341,6 +511,16 @@ fn a_local_cluster_restarts_what_dies_and_takes_its_nodes_with_it() {
     ]);
     assert_eq!(code, 78, "{said}");
     assert!(said.contains(&format!("allowed is {port}")), "{said}");
+
+    let (code, said) = ends(&[
+        "local",
+        "--data-dir",
+        &folder.path().display().to_string(),
+        "--base-port",
+        &port.to_string(),
+    ]);
+    assert_eq!((code, said.lines().count()), (73, 1), "{said}");
+    assert!(said.contains("is running already"), "{said}");
 
     // However it ends, nothing is left behind.
     cluster.told(Signal::INT);

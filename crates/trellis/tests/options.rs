@@ -78,6 +78,19 @@ fn edge_133_version_and_help_end_well_and_mistakes_do_not() {
         "{version:?}"
     );
     assert!(trellis(&["--help"]).status.success());
+    let version = trellis(&["serve", "-v"]);
+    assert!(
+        String::from_utf8_lossy(&version.stdout).starts_with("trellis 0."),
+        "{version:?}"
+    );
+    let help = trellis(&["serve", "--help"]);
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for flag in ["-f <MS>", "-F", "-s <BYTES>", "-n", "-c"] {
+        assert!(
+            help.contains(flag),
+            "{flag} is accepted, and so told:\n{help}"
+        );
+    }
 
     for (mistake, arguments) in [
         ("an unknown flag", &["serve", "--nonsense"][..]),

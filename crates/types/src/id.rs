@@ -10,9 +10,7 @@ pub struct JobId(pub u64);
 
 /// Names one node: random at its first start, never used again once the node is removed.
 /// 0 is nobody.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u64);
 
@@ -31,9 +29,7 @@ pub struct Run(pub u64);
 pub struct ConnectionId(pub u64);
 
 /// One run of one node: the unit that holds sessions, dedupes batches and is leased.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OriginId {
     /// The node.
     pub node: NodeId,
@@ -68,6 +64,20 @@ impl fmt::Display for JobId {
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// As people see it everywhere else.
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// As people see it everywhere else.
+impl fmt::Debug for OriginId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -110,5 +120,6 @@ mod tests {
             connection: ConnectionId(7),
         };
         assert_eq!(session.to_string(), "00000000000000ab/3/7");
+        assert_eq!(format!("{:?}", Some(origin)), "Some(00000000000000ab/3)");
     }
 }

@@ -134,6 +134,10 @@ async fn lead(core: &Arc<Inner>, consensus: &Consensus, term: u64) {
         .take_office(last, core.settings.max_downtime, now);
     match start {
         Start::Warm => info!(term, at = clock.now(now).0, "leading"),
+        // The log says no time yet: nothing is set that stood differently.
+        Start::Cold { .. } if last == Timestamp::default() => {
+            info!(term, "leading a cluster without a past");
+        }
         Start::Cold { step_ms } => warn!(
             term,
             at = clock.now(now).0,

@@ -1,7 +1,7 @@
 //! Changes of members as people and newcomers ask for them, and the leader's steady work of
 //! bringing the membership into order.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 use tonic::Status;
@@ -409,7 +409,7 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
             *known = waiting;
             continue;
         }
-        info!(?duty, "membership");
+        info!("membership: {duty}");
         let done = match duty.clone() {
             Duty::FinishJoint => committed(consensus.finish_joint()).await,
             Duty::Readdress(member) => committed(consensus.update_member(member)).await,
@@ -433,9 +433,30 @@ pub(crate) async fn preside(standing: Arc<Standing>, consensus: Consensus) {
             Duty::Rest(_) => Ok(()),
         };
         if let Err(refused) = done {
-            warn!(?duty, %refused, "membership: not done yet, will be tried again");
+            warn!(%refused, "membership: not done yet, will be tried again: {duty}");
             drop(one);
             sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+impl fmt::Display for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FinishJoint => f.write_str("a change that stopped half-way is completed"),
+            Self::Retire(id) => write!(f, "the id {id} is recorded as never to be used again"),
+            Self::Readdress(member) => {
+                write!(
+                    f,
+                    "{} ({}) is at {} now",
+                    member.name, member.id, member.address
+                )
+            }
+            Self::Replace { dead, new } => write!(f, "{new} takes the place of the dead {dead}"),
+            Self::Promote(id) => write!(f, "{id} becomes a voter"),
+            Self::Drop(id) => write!(f, "{id} goes: a newer node has its name"),
+            Self::RaiseLevel(level) => write!(f, "the feature level becomes {level}"),
+            Self::Rest(_) => f.write_str("nothing to do"),
         }
     }
 }

@@ -54,6 +54,12 @@ pub trait CoreView: Send + Sync + 'static {
     /// Resolves to the index, or to why it did not happen (it may still).
     fn propose(&self, commands: Vec<LeaderCommand>) -> BoxFuture<'_, Result<u64, String>>;
 
+    /// Whether puts of this node's own clients get `DRAINING` (SIGUSR1).
+    fn refuses_puts(&self) -> bool;
+
+    /// How long no leader may have been heard by a node that is ready.
+    fn ready_within(&self) -> Duration;
+
     /// Closes listeners and sessions in good order for a planned stop: no new client, what
     /// is submitted is carried out, every session's holds return at once. Bounded by itself.
     fn close_doors(&self) -> BoxFuture<'_, ()>;

@@ -56,7 +56,7 @@ pub(crate) async fn enter(standing: Arc<Standing>, consensus: Consensus) -> Resu
         return Err(stop);
     }
     if standing.formed() && !standing.forming.join.is_empty() {
-        info!(cluster = ?standing.cluster(), "a member already: `join` is not looked at");
+        info!(cluster = %standing.shown_cluster(), "a member already: `join` is not looked at");
     }
     // Where else to ask, beside the members: who formed or invited this node.
     let mut known: Vec<String> = Vec::new();
@@ -78,7 +78,17 @@ pub(crate) async fn enter(standing: Arc<Standing>, consensus: Consensus) -> Resu
             .initialize(members)
             .await
             .map_err(|error| NodeStop::Failed(format!("the cluster can't be formed: {error}")))?;
-        info!(cluster = ?standing.cluster(), members = names.join(", "), "formed a new cluster");
+        let cluster = standing.shown_cluster();
+        if names.len() > 1 {
+            info!(%cluster, members = names.join(", "), "formed a new cluster");
+        } else {
+            // Right for a first node, and a trap for one that was to come to others.
+            warn!(
+                %cluster,
+                "formed a NEW cluster of one, because initial_members and join name no other node; \
+                 a node that belongs to a cluster needs the others' addresses in one of them"
+            );
+        }
     }
     Ok(())
 }
@@ -273,7 +283,7 @@ async fn hello(
         match hello_verdict(&own, &answers) {
             HelloVerdict::Go(_) if outside => return Ok(false),
             HelloVerdict::Go(why) => {
-                info!(?why, "hello answered");
+                info!(%why, "hello answered");
                 return Ok(true);
             }
             HelloVerdict::Stop(stop) => return Err(stop.into()),

@@ -7,19 +7,30 @@ use super::{Stage, Standing};
 /// A runtime that has not turned for so long is dead.
 const HEARTBEAT_COUNTS_FOR: Duration = Duration::from_secs(30);
 
-/// A node that hears no leader that counts for longer is not ready (architecture, section 9).
-const LEADER_HEARD_FOR_READY: Duration = Duration::from_secs(5);
-
 /// A node whose state is further behind the leader's is not ready, in entries: about ten seconds
 /// of a busy cluster.
 const LAG_FOR_READY: u64 = 5_000;
+
+/// The names of all checks, in the order in which they are told.
+pub const CHECKS: [&str; 9] = [
+    "runtime",
+    "cluster",
+    "member",
+    "leader",
+    "listeners",
+    "lag",
+    "quarantine",
+    "digest",
+    "drain",
+];
 
 /// How a node is, for probes. Source: architecture, section 9.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
     /// The process works; if not, it should be killed. Says nothing of leader, peers or room.
     pub live: bool,
-    /// It serves clients: listeners open, and a counting leader heard within 5 s.
+    /// It serves clients: listeners open, and a counting leader heard within 5 s, or within
+    /// `commit_timeout` where that is less.
     pub ready: bool,
     /// Storage is open and the log replayed. Says nothing of joining or of a leader.
     pub started: bool,
@@ -89,15 +100,7 @@ pub(crate) fn health(standing: &Standing) -> Health {
     });
 
     let core = standing.core.get();
-    let heard = core.and_then(|core| core.leader_heard());
-    checks.push(Check {
-        name: "leader",
-        ok: heard.is_some_and(|age| age <= LEADER_HEARD_FOR_READY),
-        found: match heard {
-            Some(age) => format!("a leader was heard {} ms ago", age.as_millis()),
-            None => "no leader was heard since the start".to_owned(),
-        },
-    });
+    checks.push(leader(standing));
 
     let open = core.is_some_and(|core| core.origin().is_some());
     checks.push(Check {
@@ -147,6 +150,30 @@ pub(crate) fn health(standing: &Standing) -> Health {
         started: standing.consensus.get().is_some(),
         draining,
         checks,
+    }
+}
+
+/// Whether a leader that counts was heard lately enough. A leader hears itself for a while after it
+/// has lost its majority; what counts is when that last acknowledged it.
+fn leader(standing: &Standing) -> Check {
+    let core = standing.core.get();
+    let heard = core.and_then(|core| core.leader_heard());
+    let acknowledged = standing
+        .consensus
+        .get()
+        .and_then(|consensus| consensus.quorum_ack_age());
+    let heard = heard.map(|age| age.max(acknowledged.unwrap_or_default()));
+    let within = core.map_or(Duration::ZERO, |core| core.ready_within());
+    Check {
+        name: "leader",
+        ok: heard.is_some_and(|age| age <= within),
+        found: match heard {
+            Some(age) => format!(
+                "a leader that a majority follows was heard {} ms ago",
+                age.as_millis()
+            ),
+            None => "no leader was heard since the start".to_owned(),
+        },
     }
 }
 

@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use trellis_consensus::Membership;
 use trellis_rpc::ClusterId;
@@ -80,6 +83,15 @@ pub(crate) enum Go {
     LeaderAnswered(NodeId),
     /// A majority answered, and none of it hears a leader.
     NobodyLeads,
+}
+
+impl fmt::Display for Go {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeaderAnswered(leader) => write!(f, "the leader, {leader}, answered"),
+            Self::NobodyLeads => f.write_str("a majority answered, and none of it hears a leader"),
+        }
+    }
 }
 
 /// Why a node must not take part.

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tracing::{info, warn};
-use trellis_consensus::blocking;
+use trellis_consensus::{Consensus, blocking};
 use trellis_rpc::{ClusterId, pb, pb::change_request::Change};
 
 use super::{
@@ -17,6 +17,11 @@ const CHANGE_AGAIN: Duration = Duration::from_millis(500);
 const STEP_DOWN_ATTEMPTS: usize = 10;
 
 const STEP_DOWN_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long a snapshot that was asked for is waited for: a large state takes minutes.
+const SNAPSHOT_AWAITED: Duration = Duration::from_secs(45);
+
+const SNAPSHOT_LOOK: Duration = Duration::from_millis(50);
 
 /// How long stopping Raft may take.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -152,17 +157,45 @@ impl Members {
     ///
     /// That the node is starting.
     pub async fn snapshot(&self) -> Result<String, Refused> {
-        let Some(consensus) = self.0.consensus.get() else {
-            return Err(Refused {
-                why: "this node is still starting".to_owned(),
-                again: true,
-            });
-        };
+        let consensus = self.consensus()?;
         consensus.snapshot().await;
         let applied = consensus.metrics().applied.unwrap_or_default();
         Ok(format!(
             "a snapshot up to index {applied} or later is on its way"
         ))
+    }
+
+    fn consensus(&self) -> Result<&Consensus, Refused> {
+        self.0.consensus.get().ok_or_else(|| Refused {
+            why: "this node is still starting".to_owned(),
+            again: true,
+        })
+    }
+
+    /// The same, and waits for it, within a bound.
+    ///
+    /// # Errors
+    ///
+    /// That the node is starting.
+    pub async fn snapshot_written(&self) -> Result<String, Refused> {
+        let consensus = self.consensus()?;
+        let wanted = consensus.metrics().applied.unwrap_or_default();
+        consensus.snapshot().await;
+        let begin = crate::now();
+        loop {
+            let newest = consensus.metrics().snapshot.map(|position| position.index);
+            if let Some(newest) = newest.filter(|newest| *newest >= wanted) {
+                info!(upto = newest, "a snapshot that was asked for is written");
+                return Ok(format!("a snapshot up to index {newest} is written"));
+            }
+            if crate::since(begin) > SNAPSHOT_AWAITED {
+                return Ok(format!(
+                    "a snapshot up to index {wanted} or later is still on its way; `snapshot` in \
+                     `trellis status` says when it is there"
+                ));
+            }
+            tokio::time::sleep(SNAPSHOT_LOOK).await;
+        }
     }
 
     /// Makes this node ready to be stopped: not ready any more, leadership handed to a level voter,
@@ -194,7 +227,9 @@ impl Members {
             match changes::transfer(standing, "").await {
                 Ok(done) => info!(done, "draining"),
                 Err(refused) => {
-                    warn!(%refused, attempt, "draining, but nobody has taken over yet");
+                    if attempt == 1 {
+                        warn!(%refused, "draining, but nobody can take over yet: trying for 2 s");
+                    }
                     tokio::time::sleep(STEP_DOWN_AGAIN).await;
                 }
             }

@@ -1,5 +1,6 @@
 use std::{io, net::SocketAddr, time::Duration};
 
+use trellis_consensus::Membership;
 use trellis_rpc::ClusterId;
 use trellis_types::{NodeId, Run};
 
@@ -75,6 +76,15 @@ pub trait Disk: Send + Sync + 'static {
     fn quarantine(&self, why: &str) -> io::Result<()>;
     /// What was noted before this start.
     fn quarantined(&self) -> Option<String>;
+    /// Notes who the members are, `own` among them, for people and for whoever is about to clear the
+    /// folder. Nothing depends on it; what keeps no such list does nothing.
+    ///
+    /// # Errors
+    ///
+    /// The disk's.
+    fn note_members(&self, _membership: &Membership, _own: NodeId) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How a node finds others, and is found.

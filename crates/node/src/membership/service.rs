@@ -8,7 +8,9 @@ use trellis_consensus::Member;
 use trellis_rpc::{Lane, pb, pb::peer_server::Peer, sender};
 use trellis_types::{NodeId, Run};
 
-use super::{CHANGE_TIMEOUT, CoreView, Known, Standing, changes, convert, reports, succession};
+use super::{
+    CHANGE_TIMEOUT, CoreView, Known, Standing, changes, convert, reports, shown, succession,
+};
 
 /// Methods that a node answers whoever asks and for whomever: they are how nodes get to know
 /// each other. Their handlers look at cluster and id themselves.
@@ -84,7 +86,8 @@ impl Peer for PeerService {
         let theirs = request.cluster.as_deref().and_then(convert::cluster_id);
         let same = theirs.is_none() || theirs == ours;
         if !same && ours.is_some() {
-            warn!(?ours, ?theirs, node = %asker, name = request.name, "hello from another cluster");
+            let (ours, theirs) = (shown(ours), shown(theirs));
+            warn!(ours, theirs, node = %asker, name = request.name, "hello from another cluster");
         }
         let known = if same {
             self.known(asker)

@@ -134,6 +134,11 @@ impl fmt::Debug for Standing {
     }
 }
 
+/// A cluster's id for people, if there is one.
+pub(crate) fn shown(cluster: Option<ClusterId>) -> String {
+    cluster.map_or_else(|| "none".to_owned(), |cluster| cluster.to_string())
+}
+
 impl Standing {
     pub(crate) fn id(&self) -> NodeId {
         self.forming.id
@@ -159,6 +164,11 @@ impl Standing {
     /// The cluster that this node is bound to.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         Some(self.shared().get().cluster).filter(|cluster| *cluster != ClusterId::NONE)
+    }
+
+    /// The same, for the log.
+    pub(crate) fn shown_cluster(&self) -> String {
+        shown(self.cluster())
     }
 
     /// The newest membership in the own log; empty if there is none.

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 use trellis_consensus::Role;
 
-use super::{DiskSpace, FEATURE_LEVEL, Stage, Standing};
+use super::{DiskSpace, FEATURE_LEVEL, Stage, Standing, health::health};
 
 /// How a node and its cluster are, as this node knows it. For people and programs; fields may be
 /// added.
@@ -21,8 +21,14 @@ pub struct Status {
     pub stage: &'static str,
     /// Who is waited for and why, or why it stopped.
     pub waits_for: Option<String>,
+    /// Whether clients should be sent here, as `/readyz` says.
+    pub ready: bool,
+    /// Why not: what was found by each check that failed.
+    pub not_ready: Vec<String>,
     /// `leader`, `follower`, `candidate`, `learner` or `stopped`.
     pub role: &'static str,
+    /// Whether it leads and a majority acknowledges it.
+    pub leads: bool,
     /// The leader's name, if one is heard.
     pub leader: Option<String>,
     /// The newest term known.
@@ -65,6 +71,8 @@ pub struct Status {
     pub job_bytes: u64,
     /// Cluster time, in milliseconds, of the last applied entry.
     pub time_ms: u64,
+    /// Whether puts of this node's own clients are refused (SIGUSR1).
+    pub puts_refused_here: bool,
     /// Whether puts are refused for want of disk.
     pub puts_refused: bool,
     /// Whose disks are below the mark, as the leader sees it.
@@ -103,10 +111,11 @@ pub struct MemberStatus {
     pub present: bool,
     /// Milliseconds since its last report; `None` if there was none.
     pub report_age_ms: Option<u64>,
-    /// Entries that it lacks of the newest index known here; `None` if not known.
+    /// Entries that it lacks of the leader's log; only the leader knows.
     pub lag: Option<u64>,
-    /// Its state is not relied upon: it serves no clients and does not lead.
-    pub quarantined: bool,
+    /// Its state is not relied upon: it serves no clients and does not lead. `None` of a member that
+    /// has not been heard lately: one whose files are damaged takes part in nothing.
+    pub quarantined: Option<bool>,
     /// Its last applied index.
     pub applied: Option<u64>,
     /// The version of its binary.
@@ -161,8 +170,9 @@ pub(crate) fn status(standing: &Standing) -> Status {
         let reached = match progress {
             Some(peer) => peer.matched,
             None if member.id == own => Some(last_log),
-            None => applied,
+            None => None,
         };
+        let is_fresh = report_age_ms.is_some_and(|age| age <= REPORT_COUNTS_FOR_MS);
         MemberStatus {
             node: member.id.to_string(),
             name: member.name.clone(),
@@ -177,21 +187,29 @@ pub(crate) fn status(standing: &Standing) -> Status {
                     .get()
                     .is_some_and(|core| core.is_present(member.id))
             } else {
-                report_age_ms.is_some_and(|age| age <= REPORT_COUNTS_FOR_MS)
+                is_fresh
             },
             report_age_ms,
-            lag: reached.map(|index| last_log.saturating_sub(index)),
+            lag: reached
+                .filter(|_| leads)
+                .map(|index| last_log.saturating_sub(index)),
             quarantined: match &told {
-                _ if member.id == own => standing.quarantined.get().is_some(),
-                Some((seen, _)) => seen.quarantined,
-                None => false,
+                _ if member.id == own => Some(standing.quarantined.get().is_some()),
+                Some((seen, _)) => Some(seen.quarantined).filter(|out| *out || is_fresh),
+                None => None,
             },
             applied,
-            version: told.as_ref().map(|(seen, _)| seen.version.clone()),
+            version: match &told {
+                _ if member.id == own => Some(standing.version.clone()),
+                Some((seen, _)) => Some(seen.version.clone()).filter(|version| !version.is_empty()),
+                None => None,
+            },
             disk: told.map(|(seen, _)| seen.disk),
         }
     });
-    let origin = standing.core.get().and_then(|core| core.origin());
+    let core = standing.core.get();
+    let origin = core.and_then(|core| core.origin());
+    let health = health(standing);
     Status {
         node: own.to_string(),
         name: standing.name().to_owned(),
@@ -199,6 +217,8 @@ pub(crate) fn status(standing: &Standing) -> Status {
         cluster: standing.cluster().map(|cluster| cluster.to_string()),
         stage,
         waits_for,
+        ready: health.ready,
+        not_ready: health.reasons().map(str::to_owned).collect(),
         role: match standing.role() {
             Role::Leader { .. } => "leader",
             Role::Follower { .. } => "follower",
@@ -206,6 +226,7 @@ pub(crate) fn status(standing: &Standing) -> Status {
             Role::Learner { .. } => "learner",
             Role::Stopped => "stopped",
         },
+        leads,
         leader: leader.and_then(name_of),
         term: metrics.as_ref().map_or(0, |metrics| metrics.term),
         last_log,
@@ -240,6 +261,7 @@ pub(crate) fn status(standing: &Standing) -> Status {
         tubes: server.tubes,
         job_bytes: server.job_bytes,
         time_ms: time.0,
+        puts_refused_here: core.is_some_and(|core| core.refuses_puts()),
         puts_refused: server.puts_refused,
         short_of_disk: standing.short_of_disk.lock().clone(),
         changes: standing.councils.lock().clone(),

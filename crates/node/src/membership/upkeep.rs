@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
-use trellis_consensus::{Consensus, blocking, fail_stop};
+use trellis_consensus::{Consensus, Position, blocking, fail_stop};
 use trellis_queue::{LeaderCommand, Setting};
 use trellis_types::NodeId;
 
@@ -27,6 +27,7 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
         stall: StallWatch::default(),
         disks: DiskWatch::default(),
         short: false,
+        noted: None,
         standing,
         consensus,
     };
@@ -42,6 +43,7 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
         keeper.leave_office().await;
         keeper.watch_disks().await;
         keeper.save_and_purge().await;
+        keeper.note_members().await;
     }
 }
 
@@ -51,11 +53,28 @@ struct Keeper {
     disks: DiskWatch,
     /// Whether the own disk is below its mark.
     short: bool,
+    /// Where the membership stands that the folder's list was made from.
+    noted: Option<Position>,
     standing: Arc<Standing>,
     consensus: Consensus,
 }
 
 impl Keeper {
+    /// Keeps the list of members in the folder up to date.
+    async fn note_members(&mut self) {
+        let membership = self.standing.membership();
+        if membership.position.is_none() || membership.position == self.noted {
+            return;
+        }
+        self.noted = membership.position;
+        let (disk, own) = (self.standing.disk.clone(), self.standing.id());
+        let noted = blocking(move || disk.note_members(&membership, own)).await;
+        if let Err(error) = noted {
+            // The next change is noted again; what matters stands in the log.
+            warn!(%error, "the list of members can't be written");
+        }
+    }
+
     async fn watch_stall(&mut self) {
         let Self {
             standing,

@@ -1,3 +1,4 @@
+mod doors;
 mod tasks;
 mod view;
 
@@ -30,14 +31,14 @@ use crate::{
 };
 use tasks::{draw_runs, look_after};
 
+pub use doors::DoorState;
+
 /// How often leases and overdue commands are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The same while nobody waits for a leader: whoever comes then waits for seconds before it matters.
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How exactly the end of the lease is looked at.
 const FENCE_LOOK: Duration = Duration::from_millis(10);
-/// A node is ready while it has heard a leader that counts within this time.
-pub const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// The mind of a node that takes part in a cluster: its sessions, its side of the protocol with
 /// the leader, and the leader's side whenever it leads.
@@ -56,21 +57,6 @@ pub struct CoreParts {
     /// Raises the run counter on disk and syncs it: called before every new origin, where blocking
     /// is allowed. An error is a failed disk: the process stops.
     pub next_run: Arc<dyn Fn() -> io::Result<Run> + Send + Sync>,
-}
-
-/// Whether clients are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DoorState {
-    /// Listen and connect.
-    Open {
-        /// Under which origin.
-        origin: OriginId,
-    },
-    /// Close listeners; every session's outlet has been or is being closed.
-    Closed {
-        /// What clients and operators may be told.
-        why: &'static str,
-    },
 }
 
 /// Why the leader did not do what it was asked to.
@@ -285,10 +271,12 @@ impl Core {
         heard.map(|heard| crate::now().saturating_duration_since(heard))
     }
 
-    /// Ready means: listeners open and a counting leader heard within 5 s.
+    /// Ready means: listeners open and a counting leader heard lately enough.
     pub fn is_ready(&self) -> bool {
         matches!(*self.0.doors.borrow(), DoorState::Open { .. })
-            && self.leader_heard().is_some_and(|age| age <= READY_WITHIN)
+            && self
+                .leader_heard()
+                .is_some_and(|age| age <= self.0.settings.ready_within())
     }
 
     /// What this node measures by itself. Cloning shares the histograms.
@@ -415,15 +403,16 @@ impl Inner {
                         why: "waiting for the cluster",
                     },
                     Phase::Fenced => DoorState::Closed {
-                        why: self
-                            .shut
-                            .borrow()
-                            .unwrap_or("out of touch with the cluster"),
+                        why: self.shut.borrow().unwrap_or(if self.is_stopping() {
+                            "this node is on its way out"
+                        } else {
+                            "out of touch with the cluster"
+                        }),
                     },
                 };
                 let changed = *doors != new;
                 if changed {
-                    info!(?new, "doors");
+                    info!("{new}");
                     *doors = new;
                 }
                 changed

@@ -73,6 +73,14 @@ impl CoreView for Core {
         })
     }
 
+    fn refuses_puts(&self) -> bool {
+        self.0.with_origin(|origin| origin.draining)
+    }
+
+    fn ready_within(&self) -> Duration {
+        self.0.settings.ready_within()
+    }
+
     fn close_doors(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.release_clients(RELEASE_MAX))
     }

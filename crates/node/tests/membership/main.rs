@@ -534,3 +534,38 @@ fn batches_are_taken_from_the_node_whose_origin_it_is() {
     let taken = first_answer(id(others[0])).and_then(|answer| answer.down);
     assert!(matches!(taken, Some(Down::Ping(_))), "{taken:?}");
 }
+
+/// A load balancer that believes a node whose clients are told errors sends more of them there.
+#[test]
+fn a_leader_without_a_majority_stops_being_ready_and_its_status_says_why() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    town.start_all();
+    town.wait_ready(&all);
+    let leader = town.wait_leader(&all);
+    let others: Vec<&str> = all.into_iter().filter(|name| *name != leader).collect();
+    let known = |name: &str| {
+        let members = town.status(name).members.into_iter();
+        members
+            .filter(|member| member.lag.is_some())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(known(&leader).len(), 3, "the leader knows who lags");
+    assert!(known(others[0]).is_empty(), "nobody else does");
+    let status = town.status(others[0]);
+    assert!(status.ready && status.not_ready.is_empty(), "{status:?}");
+
+    for name in &others {
+        town.kill(name);
+    }
+    town.wait("it is not ready, and says why", |town| {
+        let status = town.status(&leader);
+        let why = status.not_ready.join("; ");
+        (!status.ready && !status.leads && why.contains("waiting for the cluster")).then_some(())
+    });
+    town.wait("who is silent is not said to be sound", |town| {
+        let members = town.status(&leader).members;
+        let silent = members.iter().filter(|member| member.quarantined.is_none());
+        (silent.count() == 2).then_some(())
+    });
+}

@@ -1,4 +1,8 @@
-use std::{fs, io, net::TcpListener};
+use std::{
+    fs::{self, File},
+    io,
+    net::TcpListener,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,13 +36,46 @@ fn free(args: &LocalArgs) -> Result<(), Ended> {
     Ok(())
 }
 
+/// Says that the cluster runs, for as long as it lives; the kernel lets go of it when the process
+/// ends, however.
+pub(super) struct Running(#[expect(dead_code, reason = "it is held, not looked at")] File);
+
+/// Writes down the shape of a new cluster, or compares it with that of one that is there; and takes
+/// care that nobody else runs it.
+///
+/// # Errors
+///
+/// As [`check`]; [`Exit::Folder`] if the cluster runs already.
+pub(super) fn take(args: &LocalArgs) -> Result<Running, Ended> {
+    check(args)?;
+    let folder = args.data_dir.display();
+    let unusable = |error: io::Error| {
+        Ended::new(
+            Exit::Folder,
+            format!("cannot use the data folder {folder}: {error}"),
+        )
+    };
+    let file = File::open(args.data_dir.join(FILE)).map_err(unusable)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Running(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Ended::new(
+            Exit::Folder,
+            format!(
+                "the cluster in {folder} is running already; use it, stop it where it was started, or \
+                 start another one with another --data-dir and --base-port"
+            ),
+        )),
+        Err(error) => Err(unusable(error.into())),
+    }
+}
+
 /// Writes down the shape of a new cluster, and compares it with that of one that is there.
 ///
 /// # Errors
 ///
 /// [`Exit::Config`] with one sentence if they differ, [`Exit::Folder`] if the folder can't be used,
 /// [`Exit::System`] if a new cluster's ports are in use; then nothing is written.
-pub(super) fn check(args: &LocalArgs) -> Result<(), Ended> {
+fn check(args: &LocalArgs) -> Result<(), Ended> {
     let folder = &args.data_dir;
     let path = folder.join(FILE);
     let wanted = Shape {

@@ -21,8 +21,8 @@ use trellis_node::{
     membership::{DiskMark, MemberSettings, Members, NodeStop, Seed},
 };
 use trellis_store::{
-    OpenError, Opened, Quarantine, QuarantineKind, Store, StoreOptions, has_evidence, rebuild,
-    rebuild_at_next_start,
+    OpenError, Opened, Quarantine, QuarantineKind, Store, StoreOptions, has_evidence, is_alone,
+    is_being_rebuilt, rebuild, rebuild_at_next_start,
 };
 
 use super::{
@@ -59,15 +59,12 @@ pub(super) async fn run(
     let figures = {
         let (is_out, name) = (is_out.clone(), settings.name.clone());
         move || {
-            gather.figures().or_else(|| {
-                is_out
-                    .borrow()
-                    .as_ref()
-                    .map(|_| gather::without_node(&name))
-            })
+            let figures = gather.figures();
+            figures.or_else(|| Some(gather::without_node(&name, is_out.borrow().is_some())))
         }
     };
     let view = View {
+        name: settings.name.clone(),
         members: Arc::clone(&members),
         quarantined: is_out,
         actions: drainer.clone(),
@@ -79,10 +76,13 @@ pub(super) async fn run(
         .start(view)
         .map_err(|error| Ended::new(Exit::System, error.to_string()))?;
 
-    refuse_to_stay_alone(&settings)?;
+    refuse_to_stay_alone(&settings, is_to_be_new(&settings.data_dir))?;
     let Some(opened) = open(&settings, &mut signals, &out).await? else {
         return Ok(());
     };
+    // However the folder came to be empty, and however far an earlier start has come with it.
+    let is_new = opened.log.last_index().is_none() && opened.state.durable_index().is_none();
+    refuse_to_stay_alone(&settings, is_new)?;
     let Opened {
         identity: _,
         log,
@@ -170,7 +170,7 @@ async fn open(
                     () = told_to_stop(signals) => return Ok(None),
                 }
                 out.send_replace(None);
-                refuse_to_stay_alone(settings)?;
+                refuse_to_stay_alone(settings, is_to_be_new(&settings.data_dir))?;
             }
             Err(refused) => return Err(storage::refused(refused)),
         }
@@ -190,20 +190,24 @@ async fn rebuilt(folder: &Path) {
 
 /// A folder that was rebuilt belongs to a cluster. A node that knows nobody of it would form one
 /// of its own, without its jobs.
-fn refuse_to_stay_alone(settings: &Settings) -> Result<(), Ended> {
+fn refuse_to_stay_alone(settings: &Settings, is_new: bool) -> Result<(), Ended> {
     let folder = &settings.data_dir;
-    let is_new = !folder.join("log").exists();
     if is_new && has_evidence(folder) && !names_others(settings) {
         return Err(Ended::new(
             Exit::Config,
             format!(
-                "{} (what it held is in {})",
-                ALONE,
+                "{ALONE} (what it held is in {}, or will be; to begin anew without it, give this \
+                 node an empty folder)",
                 folder.join("evidence").display()
             ),
         ));
     }
     Ok(())
+}
+
+/// Whether opening the folder would find nothing in it, a rebuilding that has begun included.
+fn is_to_be_new(folder: &Path) -> bool {
+    !folder.join("log").exists() || is_being_rebuilt(folder)
 }
 
 const ALONE: &str = "configuration: initial_members and join name no other node; allowed is a list \
@@ -230,7 +234,7 @@ async fn keep(node: &Node, drainer: &Arc<Drainer>, signals: &mut Signals) -> Res
                     node.drain_puts(true);
                 }
                 Told::Stop if draining => {
-                    tracing::warn!("stopping at once");
+                    tracing::info!("told a second time: stopping at once");
                     return Ok(());
                 }
                 Told::Stop => {
@@ -291,6 +295,13 @@ impl Drainer {
             return Err(ALONE.to_owned());
         }
         let folder = self.settings.data_dir.clone();
+        if is_alone(&folder) {
+            return Err(format!(
+                "this node is the only voter of its cluster: nobody else has its jobs; to go on \
+                 without them, stop it and run `trellis rebuild --force --data-dir {}`",
+                folder.display()
+            ));
+        }
         if self.is_out.borrow().is_some() {
             let moved = tokio::task::spawn_blocking(move || rebuild(&folder)).await;
             let evidence = moved

@@ -2,10 +2,12 @@
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
+use trellis_consensus::Membership;
 use trellis_node::membership::{Disk, DiskSpace, Identity};
 use trellis_rpc::ClusterId;
 use trellis_store::{
-    IdentityError, IdentityStore, LogStore, OpenError, Quarantine, StateMirror, free_space,
+    IdentityError, IdentityStore, LogStore, OpenError, Quarantine, RollEntry, StateMirror,
+    free_space, note_members,
 };
 use trellis_types::{NodeId, Run};
 
@@ -101,6 +103,16 @@ impl Disk for Volume {
     fn quarantined(&self) -> Option<String> {
         self.quarantined.clone()
     }
+
+    fn note_members(&self, membership: &Membership, own: NodeId) -> io::Result<()> {
+        let members = membership.members.values().map(|member| RollEntry {
+            name: member.name.clone(),
+            address: member.address.clone(),
+            voter: membership.is_voter(member.id),
+            here: member.id == own,
+        });
+        note_members(&self.folder, &members.collect::<Vec<_>>())
+    }
 }
 
 /// Why the data folder can't be used, for person and supervisor.
@@ -109,7 +121,8 @@ pub(crate) fn refused(error: OpenError) -> Ended {
         OpenError::InUse { .. } | OpenError::Io { .. } => Exit::Folder,
         OpenError::NewerFormat { .. }
         | OpenError::OlderFormat { .. }
-        | OpenError::NoFormat { .. } => Exit::Foreign,
+        | OpenError::NoFormat { .. }
+        | OpenError::NotOurs { .. } => Exit::Foreign,
         OpenError::NoNode { .. } => Exit::No,
         OpenError::LogDamaged { .. } | OpenError::StateDamaged { .. } => Exit::Damaged,
         _ => Exit::Disk,
@@ -123,6 +136,18 @@ pub(crate) fn refused(error: OpenError) -> Ended {
     }
     if let Some(source) = std::error::Error::source(&error) {
         why = format!("{why}: {source}");
+    }
+    if let OpenError::Io { source, .. } = &error
+        && source.kind() == io::ErrorKind::PermissionDenied
+    {
+        let user = nix::unistd::geteuid();
+        why.push_str(&format!(
+            "; this process runs as user {}, to whom the folder and all in it must belong",
+            match nix::unistd::User::from_uid(user) {
+                Ok(Some(known)) => known.name,
+                _ => user.to_string(),
+            }
+        ));
     }
     Ended::new(exit, why)
 }
