@@ -208,6 +208,19 @@ impl Chaos {
             count(Word::Broken),
             count(Word::Rejected)
         );
+        let seconds: f64 = self.told.iter().map(|it| it.seconds).sum();
+        let outage: f64 = self.told.iter().map(|it| it.outage_seconds).sum();
+        let answers: u64 = self.told.iter().map(|it| it.outage_answers).sum();
+        let least = self.told.iter().map(Account::rate).reduce(f64::min);
+        println!(
+            "{:.0} minutes of load, {:.0} operations acknowledged a second; while somebody could {:.0}, in the slowest story {:.0} \
+             ({:.0} are demanded)",
+            seconds / 60.0,
+            acknowledged as f64 / seconds.max(1.0),
+            acknowledged.saturating_sub(answers) as f64 / (seconds - outage).max(1.0),
+            least.unwrap_or(0.0),
+            self.settings.rate
+        );
         count(Word::Sound) == self.told.len()
     }
 }

@@ -30,6 +30,7 @@
 
 mod client;
 mod disk;
+mod doing;
 mod drain;
 mod fault;
 mod house;

@@ -3,7 +3,14 @@ use std::collections::BTreeMap;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use trellis_checker::history::Stage;
 
-use super::{fault::Fault, house::Folder, link::Weather, net::CLIENTS, world::World};
+use super::{
+    doing::{Doing, Undo},
+    fault::Fault,
+    house::Folder,
+    link::Weather,
+    net::CLIENTS,
+    world::World,
+};
 
 /// Milliseconds between two faults, at most.
 const PAUSE_MAX: u64 = 3_500;
@@ -23,27 +30,6 @@ pub(super) struct Nemesis {
     copies: BTreeMap<usize, Folder>,
     /// How often each fault took effect.
     pub(super) done: BTreeMap<u32, u64>,
-}
-
-/// A fault that is in effect.
-struct Doing {
-    until: u64,
-    fault: Fault,
-    what: String,
-    houses: Vec<usize>,
-    undo: Undo,
-    hindered: u64,
-}
-
-/// What ends a fault.
-enum Undo {
-    Start,
-    Thaw,
-    Links(Vec<(u32, u32)>),
-    Weather(Vec<(u32, u32)>),
-    Disk,
-    Hurry,
-    Nothing,
 }
 
 impl Nemesis {
@@ -81,7 +67,10 @@ impl Nemesis {
 
     /// Everything is mended at once, and every house has a process.
     pub(super) fn rest(&mut self, world: &mut World) {
-        for doing in std::mem::take(&mut self.doing) {
+        let mut doing = std::mem::take(&mut self.doing);
+        // An old disk is thrown away before its node could start from it once more.
+        doing.sort_by_key(|doing| doing.fault != Fault::Stale);
+        for doing in doing {
             self.end(world, doing);
         }
         for place in 0..world.houses.len() {
@@ -432,7 +421,7 @@ impl Nemesis {
                         effect = world.houses[*place].life.is_none();
                         world.kill(*place, true, 0);
                     }
-                    world.may_stop.remove(&world.houses[*place].host);
+                    self.excuse_no_more(world, *place);
                     world.start(*place);
                 }
             }
@@ -459,7 +448,7 @@ impl Nemesis {
                     house.folder.log.hold_syncs(false);
                     house.folder.disk.fill(false);
                     // It may have stopped.
-                    world.may_stop.remove(&house.host);
+                    self.excuse_no_more(world, *place);
                     world.start(*place);
                 }
             }
@@ -481,6 +470,14 @@ impl Nemesis {
         if effect {
             *self.done.entry(fault.number()).or_default() += 1;
             world.tell(fault.number(), "it took effect", &houses, Stage::Once, true);
+        }
+    }
+
+    /// From now on the node must not stop by itself, unless its disk is still the old one.
+    fn excuse_no_more(&self, world: &mut World, place: usize) {
+        let is_old = |doing: &Doing| doing.fault == Fault::Stale && doing.houses.contains(&place);
+        if !self.doing.iter().any(is_old) {
+            world.may_stop.remove(&world.houses[place].host);
         }
     }
 
