@@ -164,8 +164,7 @@ impl Segments {
                 .file
                 .as_ref()
                 .ok_or_else(|| io::Error::other("no segment is open"))?;
-            put(file, begin, content, self.sync)?;
-            pen.syncs += u64::from(self.sync);
+            pen.syncs += put(file, begin, content, self.sync)?;
             pen.at += count;
             self.free(pen, oldest);
             return Ok((segment, begin, GROUP_HEAD));
@@ -183,8 +182,7 @@ impl Segments {
         } else {
             let segment = self.spares.take()?;
             let file = File::options().read(true).write(true).open(&segment.path)?;
-            put(&file, 0, content, self.sync)?;
-            pen.syncs += u64::from(self.sync);
+            pen.syncs += put(&file, 0, content, self.sync)?;
             pen.file = Some(file);
             segment
         };
@@ -316,13 +314,14 @@ fn measure(lines: &[Line<'_>]) -> io::Result<(usize, u32)> {
     Ok((bytes, count))
 }
 
-/// Writes sectors from sector `at` on; they are on the disk when it returns.
-fn put(file: &File, at: u32, content: &[u8], sync: bool) -> io::Result<()> {
+/// Writes sectors from sector `at` on; they are on the disk when it returns. How many syncs came back: none or one.
+fn put(file: &File, at: u32, content: &[u8], sync: bool) -> io::Result<u64> {
     file.write_all_at(content, u64::from(at) * SECTOR as u64)?;
-    if sync && !planted(Bug::FsyncSkipped) {
-        file.sync_data()?;
+    if !sync || planted(Bug::FsyncSkipped) {
+        return Ok(0);
     }
-    Ok(())
+    file.sync_data()?;
+    Ok(1)
 }
 
 /// Writes the last group once more. Its write may have been ended by a failed sync, after which it
