@@ -166,17 +166,15 @@ impl Connection {
         ))
     }
 
-    /// One request, one reply: a heartbeat. The next one is sent when this one is answered or was
-    /// due to be followed, whatever openraft would allow it.
+    /// One request, one reply: a heartbeat. It may take no longer than until the next one is due.
     async fn heartbeat(
         &self,
         request: AppendEntriesRequest<TypeConfig>,
         limit: Duration,
     ) -> Rpc<StreamAppendResult<TypeConfig>> {
         let limit = limit.min(self.settings.heartbeat);
-        let call = self
-            .transport
-            .heartbeat(&self.target, append_request(request));
+        let request = append_request(request);
+        let call = self.transport.heartbeat(&self.target, request);
         let reply = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
         self.append_result(reply)
     }

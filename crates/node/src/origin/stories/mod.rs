@@ -1,6 +1,7 @@
 //! Stories of sessions: an origin, the real machine, a wound clock, and no task.
 
 mod chance;
+mod kicks;
 mod pipelines;
 mod section_nine;
 mod sessions;
