@@ -16,7 +16,7 @@ use super::index::{Index, Run};
 use super::line::Line;
 use super::scan::{self, Chain};
 use super::sector::{self, ROOM, SECTOR};
-use super::segment::{Files, Segment};
+use super::segment::{Aligned, Files, Segment};
 use super::spares::Spares;
 use super::stream::{Found, Place, Stream};
 use crate::codec;
@@ -181,7 +181,7 @@ impl Segments {
             self.spares.make_of(content)?
         } else {
             let segment = self.spares.take()?;
-            let file = File::options().read(true).write(true).open(&segment.path)?;
+            let file = segment.open()?;
             pen.syncs += put(&file, 0, content, self.sync)?;
             pen.file = Some(file);
             segment
@@ -327,10 +327,12 @@ fn put(file: &File, at: u32, content: &[u8], sync: bool) -> io::Result<u64> {
 /// Writes the last group once more. Its write may have been ended by a failed sync, after which it
 /// can be read and is not on the disk.
 fn write_again(segment: &Segment, begin: u32, end: u32, sync: bool) -> io::Result<File> {
-    let file = File::options().read(true).write(true).open(&segment.path)?;
-    let mut content = vec![0; (end - begin) as usize * SECTOR];
-    file.read_exact_at(&mut content, u64::from(begin) * SECTOR as u64)?;
-    put(&file, begin, &content, sync)?;
+    let file = segment.open()?;
+    let mut memory = Aligned::new((end - begin) as usize * SECTOR);
+    let content = memory.get();
+    // As the start has seen it: through the page cache.
+    File::open(&segment.path)?.read_exact_at(content, u64::from(begin) * SECTOR as u64)?;
+    put(&file, begin, content, sync)?;
     Ok(file)
 }
 

@@ -1,5 +1,6 @@
 use super::line::Line;
 use super::sector::{self, Head, ROOM, SECTOR};
+use super::segment::Aligned;
 
 /// Bytes before the first line of a group: the first group that still counts.
 pub(super) const GROUP_HEAD: usize = 8;
@@ -16,7 +17,7 @@ pub(super) fn bytes<'a>(lines: impl IntoIterator<Item = &'a Line<'a>>) -> usize 
 /// Where groups are laid out in sectors before they are written.
 #[derive(Default)]
 pub(super) struct Layout {
-    memory: Vec<u8>,
+    memory: Aligned,
 }
 
 impl Layout {
@@ -30,12 +31,11 @@ impl Layout {
         count: u32,
     ) -> &[u8] {
         let size = count as usize * SECTOR;
-        if self.memory.len() < size + SECTOR || self.memory.len() > MEMORY_KEPT.max(size + SECTOR) {
-            self.memory = vec![0; size + SECTOR];
+        if self.memory.size() < size || self.memory.size() > MEMORY_KEPT.max(size) {
+            self.memory = Aligned::new(size);
         }
         // A kill may end a write where a page of this process ends: never within a sector.
-        let begin = self.memory.as_ptr().align_offset(SECTOR).min(SECTOR);
-        let sectors = &mut self.memory[begin..begin + size];
+        let sectors = &mut self.memory.get()[..size];
         let mut at = 0;
         let mut put = |mut bytes: &[u8]| {
             while !bytes.is_empty() {

@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sector::SECTOR;
@@ -11,9 +11,12 @@ const ENDING: &str = "segment";
 /// One that is being made.
 const BEGUN: &str = "new";
 
-/// Bytes of zeros written at a time, and with one sync: a log that is synced meanwhile does not
-/// wait for all of them.
+/// Bytes of zeros written with one sync: a log that is synced meanwhile does not wait for all of
+/// them.
 const ZEROS: usize = 1024 * 1024;
+/// And with one write. The page cache keeps together what is written together, and where a file has
+/// to be written through it, it writes all of that again for one sector.
+const ZEROS_AT_ONCE: usize = 4096;
 
 /// Where and how a file is made.
 #[derive(Clone, Copy)]
@@ -44,16 +47,16 @@ impl Segment {
     /// Makes one of `sectors` sectors, full of zeros.
     pub(super) fn make(place: Place<'_>, sectors: u32) -> io::Result<Self> {
         Self::make_with(place, sectors, |file| {
-            let zeros = vec![0; ZEROS];
+            let zeros = [0; ZEROS_AT_ONCE];
             let end = u64::from(sectors) * SECTOR as u64;
             let mut at = 0;
             while at < end {
-                let now = (end - at).min(ZEROS as u64);
+                let now = (end - at).min(ZEROS_AT_ONCE as u64);
                 file.write_all_at(&zeros[..now as usize], at)?;
-                if place.sync {
+                at += now;
+                if place.sync && at.is_multiple_of(ZEROS as u64) {
                     file.sync_data()?;
                 }
-                at += now;
             }
             Ok(())
         })
@@ -116,6 +119,26 @@ impl Segment {
         Ok(Files { found, begun })
     }
 
+    /// To be written, past the page cache where that is possible. Memory and places of what is
+    /// written are aligned to sectors.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let open = |flags: rustix::fs::OFlags| {
+            let flags = flags.bits() as i32;
+            let mut options = File::options();
+            options
+                .read(true)
+                .write(true)
+                .custom_flags(flags)
+                .open(&self.path)
+        };
+        if let Ok(file) = open(rustix::fs::OFlags::DIRECT)
+            && file.read_exact_at(Aligned::new(SECTOR).get(), 0).is_ok()
+        {
+            return Ok(file);
+        }
+        open(rustix::fs::OFlags::empty())
+    }
+
     /// For a message: its name.
     pub(super) fn name(&self) -> String {
         self.path
@@ -123,6 +146,33 @@ impl Segment {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned()
+    }
+}
+
+/// Memory that begins where a sector might.
+#[derive(Default)]
+pub(super) struct Aligned {
+    memory: Vec<u8>,
+    size: usize,
+}
+
+impl Aligned {
+    pub(super) fn new(size: usize) -> Self {
+        Self {
+            memory: vec![0; size + SECTOR],
+            size,
+        }
+    }
+
+    /// All of it.
+    pub(super) fn get(&mut self) -> &mut [u8] {
+        let begin = self.memory.as_ptr().align_offset(SECTOR).min(SECTOR);
+        let end = (begin + self.size).min(self.memory.len());
+        &mut self.memory[begin..end]
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 }
 
