@@ -96,7 +96,8 @@ impl Gate {
     }
 
     pub(crate) fn appended(&self, index: u64, bytes: usize) {
-        self.state.lock().ledger.append(index, bytes as u64);
+        let bytes = bytes.max(ENTRY_BYTES_MIN) as u64;
+        self.state.lock().ledger.append(index, bytes);
     }
 
     pub(crate) fn truncated(&self, after: Option<u64>) {
@@ -122,6 +123,10 @@ impl Gate {
         self.state.lock().ledger.index_keeping(bytes)
     }
 }
+
+/// What an entry counts at least, in bytes: alone in a write it takes a sector, however small it is.
+/// A log of small entries would be several times as large as it is meant to be before it is purged.
+const ENTRY_BYTES_MIN: usize = 512;
 
 fn next(index: Option<u64>) -> u64 {
     index.map_or(0, |index| index.saturating_add(1))
@@ -223,6 +228,16 @@ mod tests {
         assert_eq!(gate.held_bytes(), 2 * MIB as u64);
         gate.truncated(None);
         assert_eq!(gate.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_small_entry_counts_as_much_as_it_takes_on_disk() {
+        let gate = Gate::new();
+        for index in 0..2 * MIB as u64 / 512 {
+            gate.appended(index, 60);
+        }
+        assert_eq!(gate.held_bytes(), 2 * MIB as u64);
+        assert!(gate.index_keeping(MIB as u64).is_some());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::spares::Spares;
 use super::stream::{Found, Place, Stream};
 use crate::codec;
 use crate::folder::sync_dir;
+use crate::free_space::free_space;
 use crate::options::LogOptions;
 
 /// The log in segments.
@@ -60,6 +61,9 @@ impl Segments {
     pub(crate) fn open(dir: &Path, options: &LogOptions) -> io::Result<Self> {
         if !dir.exists() {
             fs::create_dir_all(dir)?;
+        }
+        // Even if it was there: a process that was killed may have made it just before.
+        if options.sync {
             dir.parent().map_or(Ok(()), sync_dir)?;
         }
         let Files { found, begun } = Segment::all(dir)?;
@@ -102,6 +106,10 @@ impl Segments {
         let sectors = u32::try_from(options.segment_bytes / SECTOR)
             .unwrap_or(u32::MAX)
             .max(1);
+        let room = {
+            let dir = dir.to_owned();
+            Box::new(move || free_space(&dir).map(|space| space.free))
+        };
         Ok(Self {
             sync: options.sync,
             sectors,
@@ -119,7 +127,7 @@ impl Segments {
                 is_broken: false,
                 syncs: 0,
             }),
-            spares: Spares::new(dir.to_owned(), (sectors, options.sync), spare, next)?,
+            spares: Spares::new(dir.to_owned(), (sectors, options.sync), spare, next, room)?,
         })
     }
 

@@ -7,11 +7,19 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::sector::SECTOR;
 use super::segment::{Place, Segment};
 
 /// After this the making of a spare is tried again on a disk that had no room, and a file that
 /// somebody still reads is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// A spare is made ahead of its time only where there is room for so many: to try whether there is
+/// any would take the last of it, again and again, from the state, which must not fail to write.
+const ROOM_FOR: u64 = 2;
+
+/// Says how many bytes the file system has room for.
+pub(super) type Room = Box<dyn Fn() -> io::Result<u64> + Send + Sync>;
 
 /// Segments that hold nothing that counts: the next ones to be written. A thread sees to it that
 /// there is always one, so that no write waits for its making.
@@ -28,6 +36,7 @@ struct Shared {
     /// Of each.
     sectors: u32,
     sync: bool,
+    room: Room,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -54,12 +63,14 @@ impl Spares {
         (sectors, sync): (u32, bool),
         spares: Vec<Arc<Segment>>,
         next: u64,
+        room: Room,
     ) -> io::Result<Self> {
         let (spares, surplus) = spares.into_iter().partition(|it| it.sectors == sectors);
         let shared = Arc::new(Shared {
             dir,
             sectors,
             sync,
+            room,
             state: Mutex::new(State {
                 spares,
                 surplus,
@@ -213,6 +224,12 @@ impl Shared {
         }
     }
 
+    /// A file system that does not say has some.
+    fn has_room(&self) -> bool {
+        let wanted = u64::from(self.sectors) * SECTOR as u64 * ROOM_FOR;
+        (self.room)().map_or(true, |room| room >= wanted)
+    }
+
     /// What the thread does until it is closed.
     fn work(&self) {
         let mut state = self.state.lock();
@@ -232,7 +249,10 @@ impl Shared {
                 state.is_making = true;
                 let number = state.number();
                 drop(state);
-                let made = Segment::make(self.place(number), self.sectors);
+                let made = match self.has_room() {
+                    true => Segment::make(self.place(number), self.sectors),
+                    false => Err(io::ErrorKind::StorageFull.into()),
+                };
                 state = self.state.lock();
                 state.is_making = false;
                 match made {
@@ -256,4 +276,45 @@ fn is_no_room(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    /// The thread looked for room every second by taking all there was: for a moment nobody else on
+    /// that disk could write, and a state that can't be written stops the node.
+    #[test]
+    fn the_last_room_of_a_disk_is_not_taken_for_a_spare() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = || std::fs::read_dir(dir.path()).unwrap().count();
+        let (free, asked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        free.store(2 * 8 * SECTOR as u64 - 1, Ordering::SeqCst);
+        let room: Room = {
+            let (free, asked) = (free.clone(), asked.clone());
+            Box::new(move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                Ok(free.load(Ordering::SeqCst))
+            })
+        };
+        let spares = Spares::new(dir.path().to_owned(), (8, false), Vec::new(), 1, room).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        let wait = |what: &str, done: &dyn Fn() -> bool| {
+            while !done() {
+                assert!(Instant::now() < until, "{what}: {} files", files());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        };
+        wait("it looks again", &|| asked.load(Ordering::SeqCst) >= 2);
+        assert_eq!(files(), 0);
+        spares.health().unwrap();
+        // Who needs one to write takes what there is.
+        drop(spares.take().unwrap());
+        assert_eq!(files(), 1);
+        free.store(2 * 8 * SECTOR as u64, Ordering::SeqCst);
+        wait("there is room again", &|| spares.len() == 1);
+    }
 }

@@ -4,6 +4,7 @@ mod crashes;
 mod damage;
 mod everyday;
 mod model;
+mod worse;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -18,7 +18,10 @@ pub(crate) fn tear(dir: &Path, written: &[bool]) -> io::Result<()> {
     let scanned: io::Result<Vec<_>> = found.into_iter().map(|(_, it)| scan(it)).collect();
     let chain = judge(scanned?)?;
     let count = u32::try_from(written.len()).map_err(io::Error::other)?;
-    let behind = chain.live.last().map(|(segment, whole)| (segment, whole.end));
+    let behind = chain
+        .live
+        .last()
+        .map(|(segment, whole)| (segment, whole.end));
     let place = behind
         .into_iter()
         .chain(chain.spare.iter().map(|segment| (segment, 0)))
