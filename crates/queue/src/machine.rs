@@ -128,8 +128,9 @@ impl Machine {
         // Time is in this row, so it changes with every entry.
         self.touch(Key::Meta);
         // A new leader's clock may lag behind the old one's; time in the log never runs back.
+        let is_behind = self.next_due().is_some_and(|at| at <= self.meta.now);
         self.meta.now = self.meta.now.max(entry.at);
-        self.fall_due(bound_of(&entry.content), &mut out);
+        self.fall_due(bound_of(&entry.content, is_behind), &mut out);
         match &entry.content {
             Content::Batches(batches) => {
                 for batch in batches {
@@ -170,9 +171,11 @@ impl Machine {
     }
 }
 
-/// How many due events may come before the commands of an entry.
-fn bound_of(content: &Content) -> usize {
+/// How many due events may come before the commands of an entry. `is_behind` if the entry before
+/// has left some over.
+fn bound_of(content: &Content, is_behind: bool) -> usize {
     match content {
+        _ if !is_behind => limits::DUE_AT_ONCE_MAX,
         Content::Batches(_) => limits::DUE_PER_BATCHES_MAX,
         Content::Leader(_) => limits::DUE_PER_TICK_MAX,
     }

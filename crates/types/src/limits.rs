@@ -29,13 +29,18 @@ pub const SAFETY_MARGIN_MS: u64 = 1_000;
 /// of the feature level.
 pub const PASSED_OVER_LOOK_MS: u64 = 500;
 
-/// Due events that an entry of the leader itself (a tick) fires at most, so that a mass expiry
-/// cannot stall apply: about half a millisecond of work. A constant of the feature level: every
-/// node must stop at the same event.
+/// Due events that an entry fires at most, so that a mass expiry cannot stall apply: a few
+/// milliseconds of work. What fell due while nobody led is nearly always less, and is seen as a
+/// whole by the first who asks then. A constant of the feature level: every node must stop at the
+/// same event.
+pub const DUE_AT_ONCE_MAX: usize = 1_000;
+
+/// The same for an entry of the leader itself (a tick) that finds what the one before has left
+/// over: about half a millisecond of work. A constant of the feature level, as above.
 pub const DUE_PER_TICK_MAX: usize = 250;
 
-/// Due events that an entry with clients' commands fires at most: those clients wait for the entry.
-/// A constant of the feature level, as above.
+/// And for an entry with clients' commands that finds it: those clients wait for the entry. A
+/// constant of the feature level, as above.
 pub const DUE_PER_BATCHES_MAX: usize = 50;
 
 /// Jobs that one command of a kick moves at most; a larger kick is carried out in portions, between

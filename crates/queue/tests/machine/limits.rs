@@ -3,7 +3,7 @@
 use trellis_queue::{
     Answer, Content, Entry, LeaderCommand, Machine, MetaRow, Row, Setting, Verdict,
 };
-use trellis_types::{JobId, Timestamp, limits};
+use trellis_types::{JobId, SessionId, Timestamp, limits};
 
 use crate::story::{Story, put, reserve};
 
@@ -121,25 +121,23 @@ fn the_feature_level_is_never_lowered() {
     assert_eq!(story.server().feature_level, 4);
 }
 
-/// 48 of the faults: a mass expiry cannot stall an entry; the rest comes with the next ones.
+/// 48 of the faults: a mass expiry cannot stall an entry; the rest comes with the next ones, in
+/// smaller portions, so that nobody else waits long for his.
 #[test]
 fn an_entry_lets_only_so_much_fall_due() {
     let mut story = Story::begins();
     let ann = story.person();
-    let (with_commands, tick) = (
+    let (at_once, with_commands, tick) = (
+        limits::DUE_AT_ONCE_MAX as u64,
         limits::DUE_PER_BATCHES_MAX as u64,
         limits::DUE_PER_TICK_MAX as u64,
     );
-    let more = with_commands + tick + 7;
-    for from in (0..more).step_by(53) {
-        let puts = (from..more.min(from + 53)).map(|_| (ann, put("mail", 0, 1, 9, "")));
-        story.batch(puts.collect());
-    }
-    assert_eq!(story.server().delayed, more);
+    let more = at_once + with_commands + tick + 7;
+    many_delayed(&mut story, ann, more);
     let first = story.at(1).put(ann, "mail");
     assert_eq!(
         story.server().ready,
-        with_commands + 1,
+        at_once + 1,
         "commands run all the same"
     );
     assert_eq!(first, JobId(more + 1));
@@ -147,6 +145,12 @@ fn an_entry_lets_only_so_much_fall_due() {
         story.machine.next_due(),
         Some(Timestamp(1_000)),
         "more is due at once"
+    );
+    story.put(ann, "mail");
+    assert_eq!(
+        story.server().delayed,
+        tick + 7,
+        "who comes now waits for less"
     );
     story.tick();
     assert_eq!(story.server().delayed, 7, "a tick has room for more");
@@ -157,6 +161,31 @@ fn an_entry_lets_only_so_much_fall_due() {
         None,
         "an idle machine waits for nothing"
     );
+}
+
+/// Faults 16 and 28: what fell due while nobody led is there for the first who asks afterwards. He
+/// was told that nothing is ready while a few hundred jobs were overdue.
+#[test]
+fn what_fell_due_meanwhile_is_seen_as_a_whole() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let overdue = limits::DUE_AT_ONCE_MAX as u64;
+    many_delayed(&mut story, ann, overdue);
+    let last = story.put_as(ann, "letters", 0, 2, 60);
+    story.at(7);
+    assert_eq!(story.put(ann, "mail"), JobId(last.0 + 1));
+    let server = story.server();
+    assert_eq!((server.ready, server.delayed), (overdue + 1, 1));
+    assert_eq!(story.takes(ann, &["letters"]), Some(last));
+}
+
+/// Puts so many jobs that are due after a second.
+fn many_delayed(story: &mut Story, ann: SessionId, count: u64) {
+    for from in (0..count).step_by(53) {
+        let puts = (from..count.min(from + 53)).map(|_| (ann, put("mail", 0, 1, 9, "")));
+        story.batch(puts.collect());
+    }
+    assert_eq!(story.server().delayed, count);
 }
 
 /// Numbers at the very end saturate; nothing wraps and nothing panics.

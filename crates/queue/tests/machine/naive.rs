@@ -114,10 +114,12 @@ impl Naive {
     }
 
     pub(crate) fn apply(&mut self, entry: &Entry) -> Vec<Event> {
+        let is_behind = self.next_due().is_some_and(|at| at <= self.now);
         if entry.at > self.now {
             self.now = entry.at;
         }
         let bound = match &entry.content {
+            _ if !is_behind => limits::DUE_AT_ONCE_MAX,
             Content::Batches(_) => limits::DUE_PER_BATCHES_MAX,
             Content::Leader(_) => limits::DUE_PER_TICK_MAX,
         };
