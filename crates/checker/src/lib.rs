@@ -32,6 +32,7 @@ mod partition;
 mod run;
 mod search;
 mod slice;
+mod standstill;
 mod verdict;
 pub mod workload;
 

@@ -5,6 +5,7 @@ use trellis_types::Seconds;
 use crate::history::{
     Call, CloseSide, FinalState, Header, Nanos, NodeEvent, Record, Reply, SECOND, Stage, VERSION,
 };
+use crate::standstill::Standstill;
 
 /// A whole history, its lines put together.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct Run {
     pub finals: Vec<FinalState>,
     /// Faults that were seen to take effect.
     pub faults_in_effect: u64,
+    standstill: Standstill,
 }
 
 /// A question and what became of it.
@@ -183,6 +185,7 @@ impl Run {
             liveness: None,
             finals: Vec::new(),
             faults_in_effect: 0,
+            standstill: Standstill::default(),
         };
         let mut open: HashMap<u64, Option<usize>> = HashMap::new();
         let mut begun: BTreeMap<(u32, Vec<String>), Nanos> = BTreeMap::new();
@@ -310,6 +313,7 @@ impl Run {
         run.node_events.sort_by_key(|(t, _, _)| *t);
         run.samples.sort_by_key(|sample| sample.t);
         run.prove_lives();
+        run.standstill = Standstill::new(&run.ops);
         Ok(run)
     }
 
@@ -362,6 +366,11 @@ impl Run {
     /// Whether nothing was broken in this time, nor could still be felt in it.
     pub fn is_quiet(&self, from: Nanos, to: Nanos) -> bool {
         is_quiet(&self.faults, self.lease(), from, to)
+    }
+
+    /// When the log stood still.
+    pub(crate) fn standstill(&self) -> &Standstill {
+        &self.standstill
     }
 
     /// Whether a `TIMED_OUT` to this reserve says that nothing was ready. A wait of a node that was

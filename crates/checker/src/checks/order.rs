@@ -131,8 +131,11 @@ fn pauses(run: &Run, tube: &TubeFile) -> Vec<(Nanos, Nanos)> {
         let Call::PauseTube { delay, .. } = &operation.call else {
             return None;
         };
-        let pause = delay.as_ms().saturating_mul(1_000_000).saturating_add(late);
-        (delay.0 > 0).then(|| (operation.from, operation.to().saturating_add(pause)))
+        let pause = delay.as_ms().saturating_mul(1_000_000);
+        let over = run
+            .standstill()
+            .put_off(operation.to().saturating_add(pause));
+        (delay.0 > 0).then(|| (operation.from, over.saturating_add(late)))
     };
     tube.ops.iter().filter_map(of).collect()
 }

@@ -185,7 +185,13 @@ impl<'a> Part<'a> {
             rules.without(Rule::Counters)
         };
         let bounds = self.run.header.bounds;
-        let world = World::new(rules, bounds, &self.plan.ends, self.single);
+        let world = World::new(
+            rules,
+            bounds,
+            self.run.standstill(),
+            &self.plan.ends,
+            self.single,
+        );
         let mut tube = Tube::new(
             world,
             &self.facts,

@@ -144,7 +144,8 @@ pub struct Bounds {
     /// nodes may start together also how slowly they told each other their wall clocks.
     pub early_ms: u64,
     /// How long after its moment something that was due may still be seen undone by one who gets an
-    /// answer, in milliseconds: a tick and a change of leaders.
+    /// answer, in milliseconds: a tick and a change of leaders. Time in which nothing came through the
+    /// log, and somebody waited for it, does not count.
     pub late_ms: u64,
     /// How long a silent node keeps its sessions, in milliseconds.
     pub lease_ms: u64,

@@ -1,7 +1,10 @@
 use std::collections::HashMap;
 
 use super::{Rule, Rules};
-use crate::history::{Bounds, JobState, JobStats, MILLI, Nanos, SECOND};
+use crate::{
+    history::{Bounds, JobState, JobStats, MILLI, Nanos, SECOND},
+    standstill::Standstill,
+};
 
 /// The session of a reserve that was never answered: it may hold a job without anybody knowing.
 pub(crate) const NOBODY_KNOWN: u64 = u64::MAX;
@@ -87,7 +90,8 @@ pub(crate) struct Stand {
 pub(crate) struct World<'a> {
     pub(crate) rules: Rules,
     pub(crate) early: Nanos,
-    pub(crate) late: Nanos,
+    late: Nanos,
+    standstill: &'a Standstill,
     /// Since when a session may be over.
     pub(crate) ends: &'a HashMap<u64, Nanos>,
     /// Whether every bound is to be as narrow as the order found so far makes it. Else states that
@@ -95,17 +99,19 @@ pub(crate) struct World<'a> {
     pub(crate) exact: bool,
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
     pub(crate) fn new(
         rules: Rules,
         bounds: Bounds,
-        ends: &HashMap<u64, Nanos>,
+        standstill: &'a Standstill,
+        ends: &'a HashMap<u64, Nanos>,
         exact: bool,
-    ) -> World<'_> {
-        World {
+    ) -> Self {
+        Self {
             rules,
             early: bounds.early_ms.saturating_mul(MILLI),
             late: bounds.late_ms.saturating_mul(MILLI),
+            standstill,
             ends,
             exact,
         }
@@ -123,8 +129,12 @@ impl World<'_> {
             window.alone
         };
         let from = from.saturating_add(time).saturating_sub(self.early);
-        let until = to.saturating_add(time).saturating_add(self.late);
-        (from, until)
+        (from, self.over(to.saturating_add(time)))
+    }
+
+    /// When what is due at `moment` at the latest is surely over.
+    pub(super) fn over(&self, moment: Nanos) -> Nanos {
+        self.standstill.put_off(moment).saturating_add(self.late)
     }
 }
 

@@ -67,7 +67,7 @@ impl Tube<'_> {
         matches!(self.jobs[at].phase, Phase::Delayed { from, .. } if from > window.to)
     }
 
-    /// `stats-tube`: each count within what can be there.
+    /// `stats-tube`: each count within what can be there, and together as many as there are.
     pub(super) fn counts(&self, seen: &TubeStats, window: Window) -> Options {
         let unchanged = Ok(vec![self.unchanged()]);
         if self.partial || !self.world.rules.have(Rule::Counts) {
@@ -97,10 +97,13 @@ impl Tube<'_> {
         let within = |seen: u64, (least, most): (u64, u64)| {
             (least..=most.saturating_add(strangers)).contains(&seen)
         };
+        let all = seen.ready + seen.delayed + seen.reserved + seen.buried;
+        let there = self.ready.len() + self.delayed.len() + self.held.len() + self.buried.len();
         if within(seen.ready, ready)
             && within(seen.delayed, delayed)
             && within(seen.reserved, held)
             && seen.buried == self.buried.len() as u64
+            && within(all, (there as u64, there as u64))
         {
             return unchanged;
         }

@@ -291,18 +291,9 @@ impl<'a> Tube<'a> {
             }
             Act::Pause { delay, firm } => {
                 let pause = Nanos::from(*delay) * SECOND;
-                let (from, until) = (
-                    window
-                        .alone
-                        .0
-                        .saturating_add(pause)
-                        .saturating_sub(self.world.early),
-                    window
-                        .alone
-                        .1
-                        .saturating_add(pause)
-                        .saturating_add(self.world.late),
-                );
+                let (asked, heard) = window.alone;
+                let from = asked.saturating_add(pause).saturating_sub(self.world.early);
+                let until = self.world.over(heard.saturating_add(pause));
                 let mut change = self.unchanged();
                 change.pause = Some(match (*delay, *firm) {
                     (0, _) => Pause::default(),

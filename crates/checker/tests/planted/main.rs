@@ -3,5 +3,6 @@
 
 mod jobs;
 mod rest;
+mod standstill;
 mod story;
 mod tubes;

@@ -177,10 +177,21 @@ impl Story {
 
     /// `connection` asks at `from`, and nobody ever hears what came of it.
     pub(crate) fn never_told(&mut self, connection: u64, from: u64, call: Call) -> &mut Self {
+        self.given_up(connection, from, from + 10, call)
+    }
+
+    /// `connection` asks at `from`, and gives up at `to`.
+    pub(crate) fn given_up(
+        &mut self,
+        connection: u64,
+        from: u64,
+        to: u64,
+        call: Call,
+    ) -> &mut Self {
         let op = self.ask(connection, from, call);
         let why = "closed".to_owned();
         self.records.push(Record::Unknown {
-            t: (from + 10) * MILLI,
+            t: to * MILLI,
             op,
             why,
         });
