@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use trellis_checker::history::Stage;
 
+use self::old_disk::put_back;
 use super::{
     doing::{Doing, Undo},
     fault::Fault,
@@ -11,6 +12,8 @@ use super::{
     net::CLIENTS,
     world::World,
 };
+
+mod old_disk;
 
 /// Milliseconds between two faults, at most.
 const PAUSE_MAX: u64 = 3_500;
@@ -330,10 +333,7 @@ impl Nemesis {
                     return;
                 };
                 self.lost += 1;
-                world.kill(place, false, 0);
-                world.houses[place].folder = copy;
-                world.may_stop.insert(world.houses[place].host);
-                world.start(place);
+                put_back(world, place, copy);
                 // It has to stop by itself; then its disk is thrown away.
                 (vec![place], 8_000, Undo::Start)
             }
@@ -378,14 +378,6 @@ impl Nemesis {
             true => self.random.random_range(0..=unsynced),
             false => 0,
         }
-    }
-
-    /// Remembers the disk of a house without a process.
-    fn keep_copy(&mut self, world: &mut World, place: usize) {
-        let folder = &mut world.houses[place].folder;
-        let (copy, own) = (folder.after_crash(0), folder.after_crash(0));
-        *folder = own;
-        self.copies.entry(place).or_insert(copy.aged());
     }
 
     fn cut(&self, world: &World, links: Vec<(usize, usize)>) -> Undo {
@@ -472,23 +464,7 @@ impl Nemesis {
             world.tell(fault.number(), "it took effect", &houses, Stage::Once, true);
         }
     }
-
-    /// From now on the node must not stop by itself, unless its disk is still the old one.
-    fn excuse_no_more(&self, world: &mut World, place: usize) {
-        let is_old = |doing: &Doing| doing.fault == Fault::Stale && doing.houses.contains(&place);
-        if !self.doing.iter().any(is_old) {
-            world.may_stop.remove(&world.houses[place].host);
-        }
-    }
-
-    /// A node with an old disk has had its time: it must not have taken part.
-    fn end_stale(&mut self, world: &mut World, place: usize) -> bool {
-        let stopped = world.houses[place].life.is_none();
-        if !stopped {
-            // Nobody may have known better: then it goes on like any other.
-            return false;
-        }
-        world.wipe(place);
-        true
-    }
 }
+
+#[cfg(test)]
+mod tests;
