@@ -313,7 +313,7 @@ impl Run {
         run.node_events.sort_by_key(|(t, _, _)| *t);
         run.samples.sort_by_key(|sample| sample.t);
         run.prove_lives();
-        run.standstill = Standstill::new(&run.ops);
+        run.standstill = Standstill::new(&run.ops, &run.connections);
         Ok(run)
     }
 

@@ -1,9 +1,11 @@
+use std::collections::HashMap;
+
 use crate::{
-    Operation,
-    history::{Call, Nanos},
+    Connection, Operation,
+    history::{Call, CloseSide, Nanos},
 };
 
-/// Time in which nothing came through the log although somebody asked for it: what falls due then is
+/// Time in which nothing came through the log although somebody wanted it: what falls due then is
 /// seen undone for as long as nobody can commit that its moment has come, however long that is.
 ///
 /// An operation that was acknowledged shows that the cluster's time had come to the moment of its
@@ -14,7 +16,8 @@ use crate::{
 pub(crate) struct Standstill {
     /// Moments of questions, ascending, and when the first was answered that was asked then or later.
     moves: Vec<(Nanos, Nanos)>,
-    /// Times in which somebody waited for an answer, ascending and apart.
+    /// Times in which somebody waited for an answer, or had lost a connection and not yet asked again,
+    /// ascending and apart.
     awaited: Vec<Awaited>,
 }
 
@@ -28,7 +31,7 @@ struct Awaited {
 
 impl Standstill {
     /// `ops` by the moment of their questions.
-    pub(crate) fn new(ops: &[Operation]) -> Self {
+    pub(crate) fn new(ops: &[Operation], connections: &HashMap<u64, Connection>) -> Self {
         let logged = || ops.iter().filter(|op| !op.call.may_bypass_log());
         let mut moves: Vec<_> = logged()
             .filter(|op| op.is_acknowledged())
@@ -39,20 +42,20 @@ impl Standstill {
             first = first.min(*heard);
             *heard = first;
         }
+        // A reserve may wait for a job, and what the history leaves open for anything.
+        let mut times: Vec<_> = logged()
+            .filter(|op| !matches!(op.call, Call::Reserve { .. }) && op.heard < Nanos::MAX)
+            .map(|op| (op.from, op.heard))
+            .collect();
+        times.extend(away(ops, connections));
+        times.sort_unstable();
         let mut awaited: Vec<Awaited> = Vec::new();
-        // A reserve may wait for a job, and one that the history leaves open for anything.
-        let asked =
-            logged().filter(|op| !matches!(op.call, Call::Reserve { .. }) && op.heard < Nanos::MAX);
-        for op in asked {
+        for (from, to) in times {
             match awaited.last_mut() {
-                Some(last) if op.from <= last.to => last.to = last.to.max(op.heard),
+                Some(last) if from <= last.to => last.to = last.to.max(to),
                 last => {
                     let before = last.map_or(0, |last| last.before + (last.to - last.from));
-                    awaited.push(Awaited {
-                        from: op.from,
-                        to: op.heard,
-                        before,
-                    });
+                    awaited.push(Awaited { from, to, before });
                 }
             }
         }
@@ -72,4 +75,22 @@ impl Standstill {
         let last = next.checked_sub(1).and_then(|at| self.awaited.get(at));
         last.map_or(0, |last| last.before + (last.to.min(moment) - last.from))
     }
+}
+
+/// From when to when clients had lost a connection and not yet asked on the next: nobody listens, or
+/// nobody answers what comes before the first question.
+fn away(ops: &[Operation], connections: &HashMap<u64, Connection>) -> Vec<(Nanos, Nanos)> {
+    let mut asked: HashMap<u32, Vec<Nanos>> = HashMap::new();
+    for op in ops {
+        if let Some(connection) = connections.get(&op.connection) {
+            asked.entry(connection.client).or_default().push(op.from);
+        }
+    }
+    let time = |connection: &Connection| {
+        let (lost, by) = connection.closed?;
+        let asked = asked.get(&connection.client)?;
+        let again = asked.get(asked.partition_point(|from| *from < lost))?;
+        (by != CloseSide::Client).then_some((lost, *again))
+    };
+    connections.values().filter_map(time).collect()
 }

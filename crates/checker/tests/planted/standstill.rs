@@ -14,6 +14,8 @@ use crate::story::*;
 enum Meanwhile {
     /// One asks in vain, the next is answered when the log moves again, at 3,300.
     Nothing,
+    /// One is cut off, connects to a node that does not answer, and asks at last.
+    Away,
     /// Nobody asks for anything.
     Idle,
     /// One asks in vain, others are served.
@@ -29,6 +31,9 @@ impl Meanwhile {
             Self::Nothing => story
                 .given_up(3, 900, 2_900, delete(77))
                 .told(3, 2_950, 3_300, call, reply),
+            Self::Away => story
+                .lost(3, 900, 4, 1_500)
+                .told(4, 3_100, 3_300, call, reply),
             Self::Idle => story.told(3, 3_310, 3_320, call, reply),
             Self::Others => story
                 .given_up(3, 900, 3_250, delete(77))
@@ -52,11 +57,13 @@ fn seen(job: impl Fn(&mut Story), look: impl Fn() -> (Call, Reply), breaks: Inva
         story
     };
     seen_at(3_200, Meanwhile::Nothing).is_sound();
+    seen_at(3_200, Meanwhile::Away).is_sound();
     for meanwhile in [Meanwhile::Idle, Meanwhile::Others, Meanwhile::AWhile] {
         seen_at(3_200, meanwhile).breaks(breaks);
     }
     // Nor for ever after it.
     seen_at(4_100, Meanwhile::Nothing).breaks(breaks);
+    seen_at(4_100, Meanwhile::Away).breaks(breaks);
 }
 
 fn delayed(story: &mut Story) {

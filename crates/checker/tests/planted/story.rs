@@ -218,6 +218,22 @@ impl Story {
         self
     }
 
+    /// The server closes a connection at `lost`, and the client has its next one at `again`.
+    pub(crate) fn lost(&mut self, connection: u64, lost: u64, next: u64, again: u64) -> &mut Self {
+        self.records.push(Record::Closed {
+            t: lost * MILLI,
+            connection,
+            by: CloseSide::Server,
+        });
+        self.records.push(Record::Opened {
+            t: again * MILLI,
+            connection: next,
+            client: u32::try_from(connection).expect("a small number"),
+            node: format!("n{connection}"),
+        });
+        self
+    }
+
     pub(crate) fn fault(&mut self, from: u64, to: u64) -> &mut Self {
         for (t, stage) in [(from, Stage::Begin), (to, Stage::End)] {
             self.records.push(Record::Nemesis {
