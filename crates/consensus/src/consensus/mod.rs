@@ -183,6 +183,19 @@ impl Consensus {
         flushed.map(Into::into).or(self.0.at_rest.last_log)
     }
 
+    /// How far the writes of the log have come, for whoever watches whether they move. No proof that
+    /// an entry is durable: that is [`Self::flushed`].
+    ///
+    /// Raft tells of the last thing written, and of no entry if that was a vote. But a vote is
+    /// written behind all entries before it, and an entry behind it will tell of itself.
+    pub fn written(&self) -> Option<Position> {
+        match self.0.raft.watch_log_progress().get() {
+            Some(point) => point.last_log_id.map(Into::into).or(self.last_log()),
+            // Nothing since the start.
+            None => self.0.at_rest.last_log,
+        }
+    }
+
     /// While this node leads: how long ago it sent the newest message that a majority has
     /// acknowledged. `None` if it does not lead, or nothing was acknowledged yet. The only voter
     /// acknowledges itself all the time.

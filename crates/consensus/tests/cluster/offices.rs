@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use trellis_consensus::{ChangeError, ProposeError, ReadError, Role};
+use trellis_rpc::pb;
 use trellis_types::NodeId;
 
 use super::support::{Cluster, PATIENCE, eventually, puts};
@@ -63,6 +64,47 @@ async fn slow_disks_cost_no_leader_its_office_and_nothing_is_acknowledged_unsync
     }
     let index = timeout(PATIENCE, receipt).await.expect("an answer");
     cluster.agree(index.expect("applied")).await;
+    cluster.shutdown().await;
+}
+
+/// Of a vote Raft tells without an entry. Nodes that took that for writes that do not move never
+/// stood again, when a candidate had gone silent with the votes of all in its hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_takes_nothing_back_of_what_was_written() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    let index = cluster.put(10).await;
+    cluster.agree(index).await;
+    let leader = cluster.leader().await;
+    let term = cluster.roles()[&leader].leads().expect("it leads") + 1;
+    let mut others = (1..=3).filter(|id| *id != leader);
+    let (voter, candidate) = (others.next().expect("one"), others.next().expect("two"));
+    cluster.stop(leader).await;
+    cluster.stop(candidate).await;
+
+    let consensus = cluster.node(voter).consensus.clone();
+    let last = consensus.last_log();
+    assert!(last.is_some_and(|last| last.index >= index), "{last:?}");
+    assert_eq!(consensus.written(), last);
+    let request = pb::VoteRequest {
+        vote: Some(pb::Vote {
+            term,
+            node: candidate,
+            committed: false,
+        }),
+        last_log: last.map(Into::into),
+        leadership_transfer: true,
+    };
+    let reply = consensus.front().vote(request).await.expect("raft runs");
+    assert!(reply.granted, "{reply:?}");
+    eventually("Raft tells of the vote alone", || {
+        match consensus.flushed() {
+            flushed if flushed != last => Ok(()),
+            flushed => Err(format!("{flushed:?}")),
+        }
+    })
+    .await;
+    assert_eq!(consensus.written(), last);
     cluster.shutdown().await;
 }
 

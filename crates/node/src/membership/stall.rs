@@ -11,8 +11,8 @@ pub(super) const STALL_FATAL: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     /// Indexes handed to the log writer.
     pub submitted: u64,
-    /// Indexes on disk.
-    pub flushed: u64,
+    /// Indexes that it has written.
+    pub written: u64,
     /// Committed indexes.
     pub committed: u64,
     /// Applied indexes.
@@ -47,7 +47,7 @@ impl StallWatch {
         if progress.oldest_write.is_some_and(|age| age >= STALL_FATAL) {
             return StallVerdict::Fatal;
         }
-        if progress.flushed != self.seen.flushed || progress.submitted <= progress.flushed {
+        if progress.written != self.seen.written || progress.submitted <= progress.written {
             self.log_moved = now;
         }
         if progress.applied != self.seen.applied || progress.committed <= progress.applied {
@@ -80,7 +80,7 @@ mod tests {
         let mut watch = StallWatch::default();
         let idle = Progress {
             submitted: 9,
-            flushed: 9,
+            written: 9,
             committed: 9,
             applied: 9,
             oldest_write: None,
@@ -109,7 +109,7 @@ mod tests {
         let mut watch = StallWatch::default();
         let hung = Progress {
             submitted: 9,
-            flushed: 9,
+            written: 9,
             committed: 9,
             applied: 5,
             oldest_write: None,

@@ -84,7 +84,7 @@ impl Keeper {
         let metrics = consensus.metrics();
         let progress = Progress {
             submitted: metrics.last_log.unwrap_or_default(),
-            flushed: consensus.flushed().map_or(0, |position| position.index),
+            written: consensus.written().map_or(0, |position| position.index),
             committed: consensus.committed(),
             applied: metrics.applied.unwrap_or_default(),
             oldest_write: standing.disk.oldest_write(),
