@@ -79,8 +79,9 @@ fn ages(run: &Run, plan: &Plan, coverage: &mut Coverage) -> Option<Finding> {
             } else {
                 op.from
             };
-            let shortest = op.from.saturating_sub(put_at).saturating_sub(late);
-            if least > longest || most < shortest {
+            // A second comes no sooner than the log moves.
+            let until = run.standstill().put_off(put_at.saturating_add(most));
+            if least > longest || until.saturating_add(late) < op.from {
                 let words = format!(
                     "job {} is {} s old, and yet between {:.3} s and {:.3} s have gone by since its put",
                     job.facts.id,

@@ -91,6 +91,18 @@ fn a_job_is_seen_delayed() {
 }
 
 #[test]
+fn a_job_is_no_older() {
+    let put_at = |story: &mut Story| {
+        story.told(1, 10, 20, put("a", 1, 0, 10), inserted(1));
+    };
+    let look = || {
+        let seen = stats(1, JobState::Ready, 0, 0, 0);
+        (stats_job(1), Reply::JobStats(seen))
+    };
+    seen(put_at, look, I12);
+}
+
+#[test]
 fn a_hold_lasts() {
     seen(held, || (touch(1), Reply::Touched), I5);
 }
