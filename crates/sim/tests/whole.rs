@@ -53,12 +53,12 @@ fn one_seed_is_one_history_byte_for_byte() {
     }
 }
 
-/// As many as `TRELLIS_SEEDS` says, 4 by default; `.ci/run` plays 50.
+/// As many as `SIM_SEEDS` says, 4 by default; `.ci/run` plays 50.
 #[test]
 fn some_seeds_keep_all_promises() {
     let folder = tempfile::tempdir().expect("a folder");
-    let seeds = std::env::var("TRELLIS_SEEDS").map_or(4, |count| {
-        count.parse::<u64>().expect("TRELLIS_SEEDS is a number")
+    let seeds = std::env::var("SIM_SEEDS").map_or(4, |count| {
+        count.parse::<u64>().expect("SIM_SEEDS is a number")
     });
     let begun = Instant::now();
     // The first of them found a leader that proposed ticks as fast as it could when it had lost its
