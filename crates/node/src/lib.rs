@@ -71,3 +71,10 @@ pub(crate) fn now() -> std::time::Instant {
 pub(crate) fn since(moment: std::time::Instant) -> std::time::Duration {
     now().saturating_duration_since(moment)
 }
+
+/// Whether others are at work at `now`, if something of theirs was seen last at `seen`. What is long
+/// rests for them between its portions.
+pub(crate) fn others_work(seen: Option<std::time::Instant>, now: std::time::Instant) -> bool {
+    const WITHIN: std::time::Duration = std::time::Duration::from_millis(500);
+    seen.is_some_and(|seen| now.saturating_duration_since(seen) <= WITHIN)
+}

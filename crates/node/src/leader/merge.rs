@@ -135,16 +135,19 @@ impl Merger {
     /// take turns, and few clients never wait for one another.
     pub(crate) fn merge(&mut self) -> Option<Merged> {
         let in_flight = total(self.in_flight.iter().copied());
-        let waits = total(self.queue.iter().map(|queued| Load {
-            bytes: queued.batch.len(),
-            commands: queued.commands,
-        }));
+        // Looked at only where it decides: this is asked with every event.
+        let is_small = || {
+            let waits = total(self.queue.iter().map(|queued| Load {
+                bytes: queued.batch.len(),
+                commands: queued.commands,
+            }));
+            waits.commands < in_flight.commands && waits.bytes < limits::LARGE_ENTRY_BYTES_MIN
+        };
         // One huge entry after the other: many at once would keep followers so busy that they
         // hear no heartbeat.
         let full = self.in_flight.len() >= limits::ENTRIES_IN_FLIGHT_MAX
-            || in_flight.bytes >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX
-            || (waits.commands < in_flight.commands && waits.bytes < limits::LARGE_ENTRY_BYTES_MIN);
-        if self.queue.is_empty() || full {
+            || in_flight.bytes >= limits::ENTRIES_IN_FLIGHT_BYTES_MAX;
+        if self.queue.is_empty() || full || (!self.in_flight.is_empty() && is_small()) {
             return None;
         }
         let mut merged = Merged {

@@ -41,8 +41,6 @@ const TICK_AGAIN: Duration = Duration::from_millis(20);
 /// nodes with everybody instead of taking them.
 const STORM_REST_FACTOR: u32 = 2;
 const STORM_REST_MAX: Duration = Duration::from_millis(20);
-/// Others work if there was an entry of theirs within this time.
-const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// An OpenOrigin is proposed again after this time.
 const OPEN_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -342,10 +340,7 @@ impl TermOfOffice {
                 self.tick = false;
                 let now = crate::now();
                 self.tick_failed = result.is_err().then_some(now);
-                let disturbs = self
-                    .others
-                    .is_some_and(|at| now.saturating_duration_since(at) <= OTHERS_WITHIN);
-                if disturbs {
+                if crate::others_work(self.others, now) {
                     let took = now.saturating_duration_since(self.tick_began);
                     self.tick_rests = now + (took * STORM_REST_FACTOR).min(STORM_REST_MAX);
                 }

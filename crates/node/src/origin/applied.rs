@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use trellis_consensus::Bodies;
 use trellis_queue::{Answer as Word, Event, Fate, Verdict};
@@ -6,9 +6,6 @@ use trellis_types::{ConnectionId, OriginId};
 
 use super::{Origin, Phase, batches::Rider, connection::State};
 use crate::{Answer, Call, CloseReason};
-
-/// Others work if anything else was applied within this time.
-const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Origin {
     /// What one entry means to this node's sessions. Called in the order of the log.
@@ -117,9 +114,7 @@ impl Origin {
         }
         match verdict {
             Verdict::Answer(Word::Kicked(count)) => {
-                let shares = self
-                    .others
-                    .is_some_and(|at| now.saturating_duration_since(at) <= OTHERS_WITHIN);
+                let shares = crate::others_work(self.others, now);
                 match session.kicked(place, *count, now, shares) {
                     Ok(answer) => session.answered(place, answer),
                     Err(goes_on) if goes_on > now => {
