@@ -26,8 +26,8 @@ help:
 	@echo 'make clean-data  delete what "make run" keeps in $(DATA_DIR)'
 	@echo
 	@echo 'make model   the protocol in every order that a small world allows (SEED=$(SEED) SECONDS=$(SECONDS) for the walks)'
-	@echo 'make sim     whole nodes in simulated time, with faults (SEEDS=1..500; SEED=n to replay one; SECONDS=40 of faults in each)'
-	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each; count what is missing (ROUNDS=n)'
+	@echo 'make sim     whole nodes in simulated time, with faults (SEEDS=first..last, 1..50 by default; SEED=n to replay one; SECONDS=40 of faults in each)'
+	@echo 'make soak    kill and freeze nodes under load, $(ROUNDS) times each, as root; count what is missing (ROUNDS=n)'
 	@echo 'make chaos   real clusters broken in every way this machine allows, about 20 minutes, as root (SEED=n; MINUTES=n for pairs'
 	@echo '             of faults drawn by the seed; STORY=name for one)'
 	@echo 'make disks   nodes on disks that lose, fail, lie and hang, a quarter of an hour, as root'
@@ -58,6 +58,8 @@ build:
 	@. tests/cache.sh; echo "the binaries are trellis and trellis-bench in $$CARGO_TARGET_DIR/release" >&2
 
 install:
+	@d="$(DESTDIR)$(PREFIX)/bin"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || \
+		{ echo "install: you may not write to $$d; PREFIX=\$$HOME/.local is yours" >&2; exit 1; }
 	@sh tests/install.sh build
 	@sh tests/first.sh
 	@$(CARGO) build --release --package trellis --bin trellis

@@ -272,7 +272,7 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
         .and_then(|text| text.parse().ok());
     let seed: u64 = asked.unwrap_or_else(rand::random);
     println!(
-        "TRELLIS_ROUNDS={count} TRELLIS_SEED={seed} cargo test -p trellis-tests --test bitflips -- --nocapture"
+        "TRELLIS_ROUNDS={count} TRELLIS_SEED={seed} sh tests/cargo.sh test -p trellis-tests --test bitflips -- --nocapture"
     );
     let mut chance = StdRng::seed_from_u64(seed);
     let begun = Instant::now();

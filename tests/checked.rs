@@ -50,7 +50,7 @@ impl Story {
         let seed = setting("CHECKED_SEED", 1);
         let profile_name: String = setting("CHECKED_PROFILE", "mixed".to_owned());
         println!(
-            "replay: CHECKED_SEED={seed} CHECKED_PROFILE={profile_name} cargo test -p trellis-tests --test checked {name}"
+            "replay: CHECKED_SEED={seed} CHECKED_PROFILE={profile_name} sh tests/cargo.sh test -p trellis-tests --test checked {name}"
         );
         let profile = Profile::named(&profile_name).expect("a profile");
         let binary = trellis_binary().expect("a trellis binary");

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs what this system lacks of Debian's or Ubuntu's packages, and says in one line what it can't install.
 #
-#   sh tests/install.sh build      a C++ compiler, libclang, cargo: enough to build and run
+#   sh tests/install.sh build      a C++ compiler, libclang, cargo, nc: enough to build, run and try it
 #   sh tests/install.sh test       and the services and tools that the tests use
-#   sh tests/install.sh clients    and the client libraries of five languages, into the cache
+#   sh tests/install.sh clients    and the client libraries of six languages, into the cache
 #   sh tests/install.sh peers      what `make bench-peers` compares with: as much of it as is to be had
 #
 # It asks for nothing: as root it calls apt-get, else it tries sudo without a password. A second run that finds
@@ -78,7 +78,7 @@ install_rust() {
 
 install_build() {
     # shellcheck disable=SC2046 # here and below on purpose: one package a word
-    apt_install $(missing_tools cc=gcc g++=g++ make=make git=git ar=binutils) \
+    apt_install $(missing_tools cc=gcc g++=g++ make=make git=git ar=binutils nc=netcat-openbsd) \
         $(installed libclang-dev || has clang || echo libclang-dev) \
         $([ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates)
     install_rust
@@ -87,9 +87,9 @@ install_build() {
 install_test() {
     # shellcheck disable=SC2046
     apt_install $(missing_tools \
-        beanstalkd=beanstalkd haproxy=haproxy nc=netcat-openbsd ip=iproute2 iptables=iptables faketime=faketime \
+        beanstalkd=beanstalkd haproxy=haproxy ip=iproute2 iptables=iptables faketime=faketime \
         mkfs.ext4=e2fsprogs)
-    has beanstalkd && has haproxy && has nc
+    has beanstalkd && has haproxy
 }
 
 install_clients() {

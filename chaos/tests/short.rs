@@ -25,7 +25,7 @@ fn told(name: &str) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = env::var("CHAOS_SEED").ok();
     let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(1);
-    println!("replay: CHAOS_SEED={seed} cargo test -p trellis-chaos --test short");
+    println!("replay: CHAOS_SEED={seed} sh tests/cargo.sh test -p trellis-chaos --test short");
     let settings = Settings {
         binary: trellis_binary().expect("the binary was built"),
         profile: "busy".to_owned(),

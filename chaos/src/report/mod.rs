@@ -31,7 +31,7 @@ fn text(results: &Results) -> Result<String> {
          What was broken, how often, and what clients saw of it. `make fault-report` writes this file from the results that\n\
          runs left behind; no number in it comes from a hand. An outcome is *unknown* if a client was told nothing; it is\n\
          never counted as done or lost. A run whose faults did nothing, or whose clients were told too little, is\n\
-         *rejected* and counts for nothing.\n\n"
+         *rejected* and counts for nothing. Invariants (I1 and so on) are explained in `crates/checker/src/invariant.rs`.\n\n"
     )?;
     runs(&mut out, results)?;
     table(&mut out, results)?;

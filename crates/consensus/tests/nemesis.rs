@@ -63,7 +63,7 @@ async fn acknowledged_jobs_survive_random_faults_exactly_once() {
             .map_or(1, |now| now.as_nanos() as u64),
     };
     println!(
-        "replay the choices: TRELLIS_SEED={seed} cargo test -p trellis-consensus --test nemesis"
+        "replay the choices: TRELLIS_SEED={seed} sh tests/cargo.sh test -p trellis-consensus --test nemesis"
     );
     let mut dice = Dice(seed);
     let mut cluster = Cluster::of(NODES).await;

@@ -1,7 +1,7 @@
 //! Random faults under load, then a calm in which everything must drain. Every promise that a
 //! client was given is checked at the end.
 //!
-//! The faults are drawn from a seed that is printed first; `TRELLIS_SEED=… cargo test -p
+//! The faults are drawn from a seed that is printed first; `TRELLIS_SEED=… sh tests/cargo.sh test -p
 //! trellis-node --test storms` draws the same again (scheduling is the machine's own).
 
 #[path = "support/cluster.rs"]

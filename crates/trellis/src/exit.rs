@@ -32,8 +32,8 @@ pub(crate) enum Exit {
     Disk = 74,
     /// Not now: a start did not come about within its bound. Starting it again may help.
     Temporary = 75,
-    /// The data folder belongs to another cluster, was written by a newer Trellis, or was told by
-    /// its peers that it is stale or removed. The line before says what to do.
+    /// The data folder is not Trellis' or has another format, its peers say that it is stale or
+    /// removed, or the cluster's feature level is too new. The line before says what to do.
     Foreign = 76,
     /// The configuration has a mistake; one sentence names key, found and allowed.
     Config = 78,

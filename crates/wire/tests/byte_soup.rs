@@ -79,7 +79,7 @@ fn byte_soup_is_digested() {
     let (first, rounds) = seed.map_or((1, 3_000), |seed: u64| (seed, 1));
     for seed in first..first + rounds {
         let replay = format!(
-            "seed {seed}; replay: TRELLIS_SEED={seed} cargo test -p trellis-wire --test byte_soup"
+            "seed {seed}; replay: TRELLIS_SEED={seed} sh tests/cargo.sh test -p trellis-wire --test byte_soup"
         );
         let mut random = StdRng::seed_from_u64(seed);
         let bytes = soup(&mut random);

@@ -133,7 +133,7 @@ fn one_flipped_bit_anywhere_is_harmless_or_found() {
     let seed: u64 =
         std::env::var("TRELLIS_SEED").map_or_else(|_| rand::random(), |text| text.parse().unwrap());
     println!(
-        "TRELLIS_ROUNDS={rounds} TRELLIS_SEED={seed} cargo test -p trellis-store one_flipped_bit -- --nocapture"
+        "TRELLIS_ROUNDS={rounds} TRELLIS_SEED={seed} sh tests/cargo.sh test -p trellis-store one_flipped_bit -- --nocapture"
     );
     let mut chance = StdRng::seed_from_u64(seed);
     let whole = full_folder();
