@@ -8,6 +8,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::json;
+use tokio::task::JoinError;
 use trellis_node::membership::{Members, Refused};
 
 use crate::View;
@@ -142,7 +143,7 @@ pub(crate) async fn rebuild(State(view): State<View>) -> Response {
     match view.runtime.spawn(view.actions.rebuild()).await {
         Ok(Ok(done)) => Json(json!({ "done": done })).into_response(),
         Ok(Err(why)) => said(StatusCode::CONFLICT, &why, false),
-        Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false),
+        Err(error) => unfinished(&error),
     }
 }
 
@@ -165,13 +166,25 @@ where
             };
             said(status, &refused.why, refused.again)
         }
-        Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false),
+        Ok(Err(error)) => unfinished(&error),
         Err(_) => said(
             StatusCode::GATEWAY_TIMEOUT,
             "it takes longer than a minute and goes on; `trellis status` shows how far it is",
             true,
         ),
     }
+}
+
+/// The main runtime ended under the task, or the task has a defect.
+fn unfinished(error: &JoinError) -> Response {
+    if error.is_cancelled() {
+        return said(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the node is stopping",
+            true,
+        );
+    }
+    said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), false)
 }
 
 fn starting(view: &View) -> Response {

@@ -110,6 +110,7 @@ fn gauges(
     let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let voters = status.members.iter().filter(|member| member.voter).count() as u64;
     let learners = status.members.len() as u64 - voters;
+    let disk = status.disk.unwrap_or_default();
     vec![
         quarantined(status.quarantined.is_some()),
         (
@@ -220,12 +221,12 @@ fn gauges(
         (
             "storage_disk_free_bytes",
             "Free bytes of this node's volume",
-            whole(status.disk.free),
+            whole(disk.free),
         ),
         (
             "storage_disk_total_bytes",
             "Size of this node's volume",
-            whole(status.disk.total),
+            whole(disk.total),
         ),
     ]
 }

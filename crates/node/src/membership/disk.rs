@@ -11,6 +11,13 @@ pub struct DiskSpace {
     pub total: u64,
 }
 
+impl DiskSpace {
+    /// The same, or `None` if nobody has looked or told.
+    pub(crate) fn known(self) -> Option<Self> {
+        (self.total != 0).then_some(self)
+    }
+}
+
 /// Below how much free space a node counts as short of disk: the smaller of the two. It leaves
 /// room for one snapshot's checkpoint and the log that is written meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

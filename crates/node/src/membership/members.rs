@@ -155,9 +155,9 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// That the node is starting.
+    /// That the node is starting, or part of no cluster yet.
     pub async fn snapshot(&self) -> Result<String, Refused> {
-        let consensus = self.consensus()?;
+        let consensus = self.with_state()?;
         consensus.snapshot().await;
         let applied = consensus.metrics().applied.unwrap_or_default();
         Ok(format!(
@@ -172,13 +172,25 @@ impl Members {
         })
     }
 
+    /// Raft, once there is a state to speak of: a node that still forms has none.
+    fn with_state(&self) -> Result<&Consensus, Refused> {
+        let consensus = self.consensus()?;
+        if self.0.formed() {
+            return Ok(consensus);
+        }
+        Err(Refused {
+            why: "this node is not part of a cluster yet".to_owned(),
+            again: true,
+        })
+    }
+
     /// The same, and waits for it, within a bound.
     ///
     /// # Errors
     ///
-    /// That the node is starting.
+    /// That the node is starting, or part of no cluster yet.
     pub async fn snapshot_written(&self) -> Result<String, Refused> {
-        let consensus = self.consensus()?;
+        let consensus = self.with_state()?;
         let wanted = consensus.metrics().applied.unwrap_or_default();
         consensus.snapshot().await;
         let begin = crate::now();

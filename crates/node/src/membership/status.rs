@@ -79,8 +79,8 @@ pub struct Status {
     pub short_of_disk: Vec<String>,
     /// What learners wait for, as the leader sees it.
     pub changes: Vec<String>,
-    /// Room on the own volume.
-    pub disk: DiskSpace,
+    /// Room on the own volume; `None` while it is not known, as of a node that takes no part yet.
+    pub disk: Option<DiskSpace>,
     /// Every member.
     pub members: Vec<MemberStatus>,
 }
@@ -120,7 +120,7 @@ pub struct MemberStatus {
     pub applied: Option<u64>,
     /// The version of its binary.
     pub version: Option<String>,
-    /// Room on its volume.
+    /// Room on its volume; `None` if it has not told.
     pub disk: Option<DiskSpace>,
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn status(standing: &Standing) -> Status {
                 Some((seen, _)) => Some(seen.version.clone()).filter(|version| !version.is_empty()),
                 None => None,
             },
-            disk: told.map(|(seen, _)| seen.disk),
+            disk: told.and_then(|(seen, _)| seen.disk.known()),
         }
     });
     let core = standing.core.get();
@@ -268,8 +268,7 @@ pub(crate) fn status(standing: &Standing) -> Status {
         disk: standing
             .table
             .get(own)
-            .map(|(seen, _)| seen.disk)
-            .unwrap_or_default(),
+            .and_then(|(seen, _)| seen.disk.known()),
         members: members.collect(),
     }
 }

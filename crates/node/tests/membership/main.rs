@@ -4,7 +4,7 @@
 mod town;
 
 use tokio_stream::StreamExt as _;
-use trellis_node::membership::NodeStop;
+use trellis_node::membership::{Identity as _, NodeStop};
 use trellis_rpc::{
     ClusterId, Identity, Lane, Peers, SharedIdentity,
     pb::{self, forward_down::Down, forward_end::Reason, forward_up::Up},
@@ -49,8 +49,16 @@ fn three_nodes_form_only_when_all_are_there() {
             .contains("waiting for n1 to form")
             .then_some(())
     });
-    let health = town.node("n1").members().health();
+    let members = town.node("n1").members().clone();
+    let health = members.health();
     assert!(health.live && health.started && !health.ready, "{health:?}");
+    let refused = town.on("n1", members.snapshot_written());
+    assert!(
+        refused
+            .is_err_and(|refused| refused.again && refused.why.contains("not part of a cluster")),
+        "there is no state to write"
+    );
+    assert_eq!(town.status("n1").disk, None, "nobody has looked");
 
     town.start("n3");
     town.wait_ready(&["n1", "n2", "n3"]);
@@ -155,8 +163,8 @@ fn member_add_invites_a_node_that_waits() {
     let mut town = Town::of(&["n1"]);
     town.start("n1");
     town.wait_ready(&["n1"]);
-    // It has been told to join a node that is not there.
-    town.joining("n2", &["n1"]);
+    // It waits for a node that never comes.
+    town.waiting_for("n2", "absent");
     let address = town.address("n2");
     let members = town.node("n1").members().clone();
     let absent = town.on("n1", members.add(&address));
@@ -165,9 +173,19 @@ fn member_add_invites_a_node_that_waits() {
         "nobody is there yet"
     );
     town.start("n2");
+    town.wait("n2 waits", |town| {
+        let why = town.status("n2").waits_for?;
+        why.contains("waiting for absent to form").then_some(())
+    });
+    assert_eq!(town.status("n1").members.len(), 1);
     let invited = town.on("n1", members.add(&address));
-    assert!(invited.is_ok() || invited.is_err_and(|refused| refused.why.contains("already")));
+    assert!(invited.is_ok(), "{invited:?}");
     town.wait_ready(&["n1", "n2"]);
+    town.wait("n2 votes", |town| {
+        let members = town.status("n1").members;
+        let n2 = members.iter().find(|member| member.name == "n2")?;
+        n2.voter.then_some(())
+    });
 }
 
 #[test]
@@ -471,7 +489,39 @@ fn puts_are_refused_while_a_disk_is_short() {
 }
 
 #[test]
-fn an_unformed_node_can_be_unbound() {
+fn a_node_that_was_bound_in_vain_can_be_unbound_and_forms_a_cluster() {
+    let all = ["n1", "n2", "n3"];
+    let mut town = Town::of(&all);
+    // Who began a first attempt has lost its folder since.
+    let in_vain = ClusterId(7);
+    let bound = town.folder("n2").identity.bind(in_vain);
+    assert!(bound.is_ok(), "{bound:?}");
+    town.start_all();
+    town.wait("n1 names who is in the way", |town| {
+        let why = town.status("n1").waits_for?;
+        (why.contains("n2 is bound to cluster") && why.contains("member unbind")).then_some(())
+    });
+    town.wait("n2 takes part", |town| {
+        (town.status("n2").stage == "hello").then_some(())
+    });
+
+    // It has asked others in the name of that cluster, so it starts afresh.
+    let members = town.node("n2").members().clone();
+    let unbound = town.on("n2", members.unbind());
+    assert!(unbound.is_ok(), "{unbound:?}");
+    let stop = town.on("n2", members.stopped());
+    assert!(matches!(stop, NodeStop::Unbound), "{stop}");
+    town.kill("n2");
+    town.start("n2");
+
+    town.wait_ready(&all);
+    let clusters = all.map(|name| town.status(name).cluster);
+    assert!(clusters.iter().all(|cluster| *cluster == clusters[0]));
+    assert_ne!(clusters[0], Some(in_vain.to_string()), "another cluster");
+}
+
+#[test]
+fn only_a_bound_node_without_a_cluster_can_be_unbound() {
     let mut town = Town::of(&["n1", "n2", "n3"]);
     town.start("n2");
     let members = town.node("n2").members().clone();

@@ -115,6 +115,13 @@ impl Town {
         self.build(name, Vec::new(), via);
     }
 
+    /// A node that is to form a cluster with `absent`, which is never started.
+    pub fn waiting_for(&mut self, name: &str, absent: &str) {
+        let initial = vec![absent.to_owned(), name.to_owned()];
+        self.build(absent, initial.clone(), &[]);
+        self.build(name, initial, &[]);
+    }
+
     fn build(&mut self, name: &str, initial: Vec<String>, via: &[&str]) {
         let folder = Folder::empty(self.fresh_id());
         let join = via.iter().map(|via| self.address(via)).collect();
