@@ -238,11 +238,20 @@ async fn a_client_that_never_reads_blocks_only_itself() {
         let mut slow = stage.client(address).await;
         slow.says(&"peek 1\r\n".repeat(2000)).await;
         let actor = stage.actor(1).await;
-        let mut before = usize::MAX;
         // What it was allowed to submit has been answered; more is not taken.
-        while before != actor.portions.lock().iter().sum::<usize>() {
-            before = actor.portions.lock().iter().sum();
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        let submitted = || actor.portions.lock().iter().sum::<usize>();
+        let begun = std::time::Instant::now();
+        let (mut before, mut stands_since) = (0, begun);
+        while before == 0 || stands_since.elapsed() < Duration::from_millis(200) {
+            let now = submitted();
+            if now != before {
+                (before, stands_since) = (now, std::time::Instant::now());
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{before} commands are submitted and it does not come to rest"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(before < 2000, "its commands are not read any more");
 

@@ -125,17 +125,25 @@ async fn a_planned_transfer_under_load_loses_and_doubles_nothing() {
         .into_iter()
         .map(|client| tokio::spawn(async move { puts_during(&client, 100).await.len() as u64 }))
         .collect();
+    let mut led = vec![cluster.leader().await];
     for _ in 0..3 {
-        let leader = cluster.leader().await;
-        let next = leader % 3 + 1;
-        // It may have been refused because leadership moved by itself.
-        let _ = cluster
-            .node(leader)
-            .consensus
-            .transfer_leader(NodeId(next))
+        let leader = led[led.len() - 1];
+        let from = &cluster.node(leader).consensus;
+        let before = *from.role().borrow();
+        // It is refused if leadership has moved by itself.
+        if from.transfer_leader(NodeId(leader % 3 + 1)).await.is_ok() {
+            eventually("end of its leadership", || {
+                let role = *from.role().borrow();
+                let is_over = role.leads().is_none() || role.leads() > before.leads();
+                is_over
+                    .then_some(())
+                    .ok_or_else(|| format!("{:?}", cluster.roles()))
+            })
             .await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        led.push(cluster.leader().await);
     }
+    assert!(led.iter().any(|it| *it != led[0]), "always led by {led:?}");
     let mut put = 0;
     for task in putting {
         put += task.await.expect("no panic");
