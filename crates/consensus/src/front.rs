@@ -253,12 +253,23 @@ impl Front {
 }
 
 fn append_request(request: pb::AppendRequest) -> Result<AppendEntriesRequest<TypeConfig>, Status> {
-    let entries: Result<_, _> = request.entries.into_iter().map(Entry::decode).collect();
+    let entries: Result<Vec<Entry>, _> = request.entries.into_iter().map(Entry::decode).collect();
+    let entries = entries
+        .map_err(|error: crate::raft::BadEntry| Status::invalid_argument(error.to_string()))?;
+    let prev_log_id = log_id_from(request.previous);
+    // openraft looks at this in debug builds only. With a gap, an old tail of this log would stay in
+    // the middle of the leader's entries and count as theirs.
+    let first = prev_log_id.map_or(0, |previous| previous.index.saturating_add(1));
+    let indexes = entries.iter().map(|entry| entry.position().index);
+    if let Some((found, index)) = indexes.zip(first..).find(|(found, index)| found != index) {
+        return Err(Status::invalid_argument(format!(
+            "entry {found} stands where entry {index} belongs"
+        )));
+    }
     Ok(AppendEntriesRequest {
         vote: vote_from(request.vote.ok_or_else(|| missing("vote"))?),
-        prev_log_id: log_id_from(request.previous),
-        entries: entries
-            .map_err(|error: crate::raft::BadEntry| Status::invalid_argument(error.to_string()))?,
+        prev_log_id,
+        entries,
         leader_commit: log_id_from(request.committed),
     })
 }
@@ -301,5 +312,41 @@ impl From<Fatal<TypeConfig>> for AnyStop {
 impl From<openraft::errors::RaftError<TypeConfig>> for AnyStop {
     fn from(error: openraft::errors::RaftError<TypeConfig>) -> Self {
         Self(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::{EntryPayload, entry::RaftEntry, vote::RaftLeaderId};
+
+    use super::*;
+    use crate::raft::LeaderId;
+
+    /// Found on paper: a leader that reads while its log is purged could send entries with a gap before
+    /// them. A follower with an old tail would have kept that tail in the gap and applied it.
+    #[test]
+    fn entries_with_a_gap_are_refused() {
+        let at = |index| LogId::new(LeaderId::new(1, NodeId(1)).to_committed(), index);
+        let entry = |index| {
+            let mut entry = Entry::new(at(index), EntryPayload::Blank);
+            entry.seal();
+            entry.to_bytes()
+        };
+        let request = |previous: u64, indexes: &[u64]| pb::AppendRequest {
+            vote: Some(pb::Vote {
+                term: 1,
+                node: 1,
+                committed: true,
+            }),
+            previous: log_id_to(Some(at(previous))),
+            committed: None,
+            entries: indexes.iter().copied().map(entry).collect(),
+        };
+        assert!(append_request(request(4, &[5, 6, 7])).is_ok());
+        assert!(append_request(request(4, &[])).is_ok());
+        for gap in [&[7, 8][..], &[5, 7], &[4, 5], &[6, 5]] {
+            let refused = append_request(request(4, gap)).expect_err("a gap");
+            assert!(refused.message().contains("belongs"), "{refused}");
+        }
     }
 }

@@ -97,6 +97,13 @@ pub enum Answer {
     Touched,
     /// So many jobs were kicked.
     Kicked(u32),
+    /// The same for a portion of a kick.
+    KickedPortion {
+        /// How many.
+        count: u32,
+        /// How many of the kind that it looked at are left in the tube.
+        left: u32,
+    },
     /// Done (kick-job).
     KickedJob,
     /// Done (pause-tube).

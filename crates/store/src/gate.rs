@@ -52,13 +52,6 @@ impl Gate {
         self.moved.notify_all();
     }
 
-    /// Somebody else says that the log is on disk at least up to `index`.
-    pub(crate) fn raise_flushed(&self, index: u64) {
-        let mut state = self.state.lock();
-        state.flushed = state.flushed.max(next(Some(index)));
-        self.moved.notify_all();
-    }
-
     /// The newest index on disk.
     pub(crate) fn flushed(&self) -> Option<u64> {
         self.state.lock().flushed.checked_sub(1)

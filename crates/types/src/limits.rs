@@ -39,9 +39,14 @@ pub const DUE_AT_ONCE_MAX: usize = 1_000;
 /// over: about half a millisecond of work. A constant of the feature level, as above.
 pub const DUE_PER_TICK_MAX: usize = 250;
 
-/// And for an entry with clients' commands that finds it: those clients wait for the entry. A
-/// constant of the feature level, as above.
+/// And for an entry with clients' commands that finds it: those clients wait for the entry. With many
+/// commands it is [`DUE_PER_COMMAND_MAX`] for each. A constant of the feature level, as above.
 pub const DUE_PER_BATCHES_MAX: usize = 50;
+
+/// A command brings one due event at most (a delay, a time-out, a hold). An entry takes away more than
+/// it brings, or what is left over once would grow for ever under load. A constant of the feature
+/// level, as above.
+pub const DUE_PER_COMMAND_MAX: usize = 2;
 
 /// Jobs that one command of a kick moves at most; a larger kick is carried out in portions, between
 /// which others' commands have their turn. About half a millisecond of work.

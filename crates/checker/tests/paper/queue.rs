@@ -537,7 +537,7 @@ impl Paper {
             Answer::Released => Reply::Released,
             Answer::Buried => Reply::Buried,
             Answer::Touched => Reply::Touched,
-            Answer::Kicked(count) => Reply::Kicked { count },
+            Answer::Kicked(count) | Answer::KickedPortion { count, .. } => Reply::Kicked { count },
             Answer::KickedJob => Reply::KickedJob,
             Answer::Paused => Reply::Paused,
             Answer::NotFound => Reply::NotFound,

@@ -10,7 +10,7 @@ use openraft::{
     Instant, Raft, RaftLogReader, ReadPolicy, StorageHelper,
     async_runtime::watch::WatchReceiver,
     errors::{LinearizableReadError, RaftError},
-    storage::RaftLogStorage,
+    storage::{RaftLogStorage, RaftStateMachine},
 };
 use tokio::{sync::watch, time::timeout};
 use trellis_queue::Machine;
@@ -53,6 +53,7 @@ struct Inner {
 struct AtRest {
     vote: Option<VoteOf>,
     last_log: Option<Position>,
+    applied: Option<Position>,
     purged: Option<Position>,
     membership: Membership,
 }
@@ -172,7 +173,8 @@ impl Consensus {
         committed.map_or_else(|| *self.0.applied.index.borrow(), |id| id.index)
     }
 
-    /// The last entry up to which the local log is durable.
+    /// An entry up to which the local log is durable; the last one, unless only a vote was written
+    /// since the start.
     pub fn flushed(&self) -> Option<Position> {
         let flushed = self
             .0
@@ -180,7 +182,8 @@ impl Consensus {
             .watch_log_progress()
             .get()
             .and_then(|point| point.last_log_id);
-        flushed.map(Into::into).or(self.0.at_rest.last_log)
+        // Of what lay in the log at the start, only what was applied can't be truncated any more.
+        flushed.map(Into::into).or(self.0.at_rest.applied)
     }
 
     /// How far the writes of the log have come, for whoever watches whether they move. No proof that
@@ -423,9 +426,14 @@ async fn read_at_rest(
         .get_membership()
         .await
         .map_err(|error| storage(&error))?;
+    let (applied, _) = machine
+        .applied_state()
+        .await
+        .map_err(|error| storage(&error))?;
     Ok(AtRest {
         vote,
         last_log: state.last_log_id.map(Into::into),
+        applied: applied.map(Into::into),
         purged: state.last_purged_log_id.map(Into::into),
         membership: Membership::from(&**membership.effective()),
     })

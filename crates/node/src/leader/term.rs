@@ -41,6 +41,9 @@ const TICK_AGAIN: Duration = Duration::from_millis(20);
 /// nodes with everybody instead of taking them.
 const STORM_REST_FACTOR: u32 = 2;
 const STORM_REST_MAX: Duration = Duration::from_millis(20);
+/// What is late by more than this gets Ticks of its own even if clients' entries, which take some of
+/// it along, never let the leader come to rest.
+const LATE_MAX: Duration = Duration::from_millis(250);
 /// An OpenOrigin is proposed again after this time.
 const OPEN_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -200,7 +203,8 @@ impl TermOfOffice {
             .unwrap_or_default();
         if next <= applied {
             // The bound of an entry has left it over.
-            if self.merger.is_busy() {
+            let late = Duration::from_millis(now.ms_since(next));
+            if self.merger.is_busy() && late <= LATE_MAX {
                 // What is on its way takes some of it along, and this is asked again when it is applied.
                 return None;
             }

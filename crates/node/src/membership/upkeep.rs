@@ -21,10 +21,31 @@ use super::{
 const PACE: Duration = Duration::from_millis(250);
 
 /// The house-keeper of one node. Never returns.
+///
+/// The watch for what stands still does not wait for the rest, which writes and proposes: on a disk
+/// that hangs, that would hold it up just then.
 pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
+    tokio::join!(
+        watch_stalls(&standing, &consensus),
+        keep_house(Arc::clone(&standing), consensus.clone())
+    );
+}
+
+async fn watch_stalls(standing: &Standing, consensus: &Consensus) {
+    let mut watch = StallWatch::default();
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if *standing.stage.borrow() == Stage::Running {
+            watch_stall(&mut watch, standing, consensus).await;
+        }
+    }
+}
+
+async fn keep_house(standing: Arc<Standing>, consensus: Consensus) {
     let mut keeper = Keeper {
         policy: SnapshotPolicy::default(),
-        stall: StallWatch::default(),
         disks: DiskWatch::default(),
         short: false,
         noted: None,
@@ -39,7 +60,6 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
         if *keeper.standing.stage.borrow() != Stage::Running {
             continue;
         }
-        keeper.watch_stall().await;
         keeper.leave_office().await;
         keeper.watch_disks().await;
         keeper.save_and_purge().await;
@@ -47,9 +67,44 @@ pub(crate) async fn keep_up(standing: Arc<Standing>, consensus: Consensus) {
     }
 }
 
+async fn watch_stall(watch: &mut StallWatch, standing: &Standing, consensus: &Consensus) {
+    let metrics = consensus.metrics();
+    let progress = Progress {
+        submitted: metrics.last_log.unwrap_or_default(),
+        written: consensus.written().map_or(0, |position| position.index),
+        committed: consensus.committed(),
+        applied: metrics.applied.unwrap_or_default(),
+        oldest_write: standing.disk.oldest_write(),
+    };
+    match watch.look(crate::since(standing.started), progress) {
+        StallVerdict::Fatal => {
+            fail_stop("a log write has been outstanding for 10 s and counts as failed");
+        }
+        StallVerdict::HandOver(what) => {
+            standing.stalled.store(true, Ordering::Relaxed);
+            consensus.may_stand(false);
+            if consensus.role().borrow().leads().is_some() {
+                let council = changes::council(standing, consensus);
+                match council.successor(None) {
+                    Some(to) => {
+                        error!(what, %to, "does not move: handing leadership over");
+                        if let Err(refused) = changes::hand_over(standing, consensus, to).await {
+                            warn!(%refused, "still leading");
+                        }
+                    }
+                    None => warn!(what, "does not move, and no other voter is present"),
+                }
+            }
+        }
+        StallVerdict::Moving => {
+            standing.stalled.store(false, Ordering::Relaxed);
+            consensus.may_stand(standing.is_willing());
+        }
+    }
+}
+
 struct Keeper {
     policy: SnapshotPolicy,
-    stall: StallWatch,
     disks: DiskWatch,
     /// Whether the own disk is below its mark.
     short: bool,
@@ -72,48 +127,6 @@ impl Keeper {
         if let Err(error) = noted {
             // The next change is noted again; what matters stands in the log.
             warn!(%error, "the list of members can't be written");
-        }
-    }
-
-    async fn watch_stall(&mut self) {
-        let Self {
-            standing,
-            consensus,
-            ..
-        } = self;
-        let metrics = consensus.metrics();
-        let progress = Progress {
-            submitted: metrics.last_log.unwrap_or_default(),
-            written: consensus.written().map_or(0, |position| position.index),
-            committed: consensus.committed(),
-            applied: metrics.applied.unwrap_or_default(),
-            oldest_write: standing.disk.oldest_write(),
-        };
-        match self.stall.look(crate::since(standing.started), progress) {
-            StallVerdict::Fatal => {
-                fail_stop("a log write has been outstanding for 10 s and counts as failed");
-            }
-            StallVerdict::HandOver(what) => {
-                standing.stalled.store(true, Ordering::Relaxed);
-                consensus.may_stand(false);
-                if consensus.role().borrow().leads().is_some() {
-                    let council = changes::council(standing, consensus);
-                    match council.successor(None) {
-                        Some(to) => {
-                            error!(what, %to, "does not move: handing leadership over");
-                            if let Err(refused) = changes::hand_over(standing, consensus, to).await
-                            {
-                                warn!(%refused, "still leading");
-                            }
-                        }
-                        None => warn!(what, "does not move, and no other voter is present"),
-                    }
-                }
-            }
-            StallVerdict::Moving => {
-                standing.stalled.store(false, Ordering::Relaxed);
-                consensus.may_stand(standing.is_willing());
-            }
         }
     }
 

@@ -113,9 +113,9 @@ impl Origin {
             return;
         }
         match verdict {
-            Verdict::Answer(Word::Kicked(count)) => {
+            Verdict::Answer(Word::KickedPortion { count, left }) => {
                 let shares = crate::others_work(self.others, now);
-                match session.kicked(place, *count, now, shares) {
+                match session.kicked(place, (*count, *left), now, shares) {
                     Ok(answer) => session.answered(place, answer),
                     Err(goes_on) if goes_on > now => {
                         self.resting.push((goes_on, id));
@@ -179,7 +179,7 @@ fn answer_of(word: &Word, bodies: &dyn Bodies) -> Answer {
         Word::Released => Answer::Released,
         Word::Buried => Answer::Buried,
         Word::Touched => Answer::Touched,
-        Word::Kicked(count) => Answer::Kicked(*count),
+        Word::Kicked(count) | Word::KickedPortion { count, .. } => Answer::Kicked(*count),
         Word::KickedJob => Answer::KickedJob,
         Word::Paused => Answer::Paused,
         Word::NotFound => Answer::NotFound,

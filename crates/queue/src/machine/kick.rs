@@ -20,11 +20,12 @@ impl Machine {
             .tubes
             .get(&tube)
             .is_some_and(|tube| !tube.buried.is_empty());
-        self.kick_all(tube, bound, of_buried, out)
+        Answer::Kicked(self.kick_all(tube, bound, of_buried, out))
     }
 
     /// Makes up to `bound` jobs of a tube ready: of the buried ones, oldest burial first, or of the
-    /// delayed ones, soonest first. A kick of many is carried out in such portions.
+    /// delayed ones, soonest first. A kick of many is carried out in such portions. The first one's
+    /// answer tells how many there are in all: what is buried again meanwhile is no part of the kick.
     pub(super) fn kick_portion(
         &mut self,
         tube: &TubeName,
@@ -32,13 +33,23 @@ impl Machine {
         of_buried: bool,
         out: &mut Outcome,
     ) -> Answer {
-        match self.names.get(tube).copied() {
-            Some(tube) => self.kick_all(tube, bound, of_buried, out),
-            None => Answer::Kicked(0),
+        let Some(id) = self.names.get(tube).copied() else {
+            return Answer::KickedPortion { count: 0, left: 0 };
+        };
+        let count = self.kick_all(id, bound, of_buried, out);
+        // The tube itself may have gone with its last job.
+        let left = self.tubes.get(&id).map_or(0, |tube| match of_buried {
+            true => tube.buried.len(),
+            false => tube.delayed.len(),
+        });
+        Answer::KickedPortion {
+            count,
+            left: u32::try_from(left).unwrap_or(u32::MAX),
         }
     }
 
-    fn kick_all(&mut self, tube: TubeId, bound: u32, of_buried: bool, out: &mut Outcome) -> Answer {
+    /// How many were kicked.
+    fn kick_all(&mut self, tube: TubeId, bound: u32, of_buried: bool, out: &mut Outcome) -> u32 {
         let mut kicked = 0_u32;
         while kicked < bound {
             let next = self.tubes.get(&tube).and_then(|tube| {
@@ -52,7 +63,7 @@ impl Machine {
             self.make_ready_and(job, count_kick, out);
             kicked = kicked.saturating_add(1);
         }
-        Answer::Kicked(kicked)
+        kicked
     }
 
     /// Makes one buried or delayed job ready, of whatever tube.

@@ -179,6 +179,28 @@ fn what_fell_due_meanwhile_is_seen_as_a_whole() {
     assert_eq!(story.takes(ann, &["letters"]), Some(last));
 }
 
+/// Found on paper: entries with more delayed puts than they let fall due. A pause of a moment once, and
+/// every delay and every time-out came later and later.
+#[test]
+fn what_is_left_over_is_caught_up_with_under_load() {
+    let mut story = Story::begins();
+    let ann = story.person();
+    let (each, pace_ms) = (100_u64, 20);
+    let (mut now, mut latest) = (0, 0);
+    for entry in 1..=170 {
+        // Once nothing happens while more falls due than an entry takes.
+        now += if entry == 60 { 2_000 } else { pace_ms };
+        let puts = (0..each).map(|_| (ann, put("mail", 0, 1, 9, "")));
+        story.at_ms(now).batch(puts.collect());
+        latest = story
+            .machine
+            .next_due()
+            .map_or(0, |due| now.saturating_sub(due.0));
+    }
+    assert_eq!(latest, 0, "nothing is late two seconds after the pause");
+    assert!(story.server().delayed <= each * 1_000 / pace_ms + each);
+}
+
 /// Puts so many jobs that are due after a second.
 fn many_delayed(story: &mut Story, ann: SessionId, count: u64) {
     for from in (0..count).step_by(53) {

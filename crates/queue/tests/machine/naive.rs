@@ -120,7 +120,10 @@ impl Naive {
         }
         let bound = match &entry.content {
             _ if !is_behind => limits::DUE_AT_ONCE_MAX,
-            Content::Batches(_) => limits::DUE_PER_BATCHES_MAX,
+            Content::Batches(batches) => {
+                let commands: usize = batches.iter().map(|batch| batch.items.len()).sum();
+                limits::DUE_PER_BATCHES_MAX.max(commands * limits::DUE_PER_COMMAND_MAX)
+            }
             Content::Leader(_) => limits::DUE_PER_TICK_MAX,
         };
         let mut fired = 0;

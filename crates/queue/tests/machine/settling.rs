@@ -132,11 +132,12 @@ fn a_portion_of_a_kick_looks_at_one_kind_only() {
             },
         )
     };
-    assert_eq!(portion(&mut story, false), Answer::Kicked(1));
-    assert_eq!(portion(&mut story, false), Answer::Kicked(0));
+    let moved = |count, left| Answer::KickedPortion { count, left };
+    assert_eq!(portion(&mut story, false), moved(1, 0));
+    assert_eq!(portion(&mut story, false), moved(0, 0));
     assert_eq!((story.state(laid), story.state(late)), ("ready", "delayed"));
-    assert_eq!(portion(&mut story, true), Answer::Kicked(1));
-    assert_eq!(portion(&mut story, true), Answer::Kicked(0));
+    assert_eq!(portion(&mut story, true), moved(1, 0));
+    assert_eq!(portion(&mut story, true), moved(0, 0));
     assert_eq!(story.state(late), "ready");
 }
 

@@ -322,9 +322,8 @@ impl StateStore for StateMirror {
         .boxed()
     }
 
-    fn log_flushed(&self, index: u64) {
-        self.shared.gate.raise_flushed(index);
-    }
+    /// The log tells the gate itself, and of truncations as well: what comes this way may be older.
+    fn log_flushed(&self, _: u64) {}
 }
 
 /// Generations that are not pointed at: of an install that did not come to its end, or that the

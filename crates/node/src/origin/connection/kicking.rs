@@ -14,6 +14,9 @@ use crate::{Answer, Call};
 pub(super) struct Kicking {
     /// So many jobs are kicked.
     pub(super) kicked: u32,
+    /// So many were there when it began. What workers bury again between portions lies behind them
+    /// and is not kicked a second time.
+    goal: Option<u32>,
     /// No job was buried, so it is the delayed ones.
     delayed: bool,
     /// The next portion is not submitted before this.
@@ -27,22 +30,25 @@ const REST_MAX: Duration = Duration::from_millis(20);
 impl Kicking {
     /// How many jobs the next portion of a kick of `bound` may move.
     fn portion(self, bound: u32) -> u32 {
-        (bound - self.kicked.min(bound)).min(KICK_PORTION_JOBS)
+        let bound = self.goal.map_or(bound, |goal| bound.min(goal));
+        bound.saturating_sub(self.kicked).min(KICK_PORTION_JOBS)
     }
 
     pub(super) fn rests(self, now: Instant) -> bool {
         self.rests.is_some_and(|until| until > now)
     }
 
-    /// The next portion has moved `count` jobs. Whether there may be more to do.
-    fn goes_on(&mut self, bound: u32, count: u32) -> bool {
+    /// The next portion has moved `count` jobs; there are `left` of that kind. Whether there may be
+    /// more to do.
+    fn goes_on(&mut self, bound: u32, count: u32, left: u32) -> bool {
         let full = count >= self.portion(bound);
         self.kicked = self.kicked.saturating_add(count);
         if self.kicked == 0 && !self.delayed {
             self.delayed = true;
             return true;
         }
-        full && self.kicked < bound
+        let goal = *self.goal.get_or_insert(count.saturating_add(left));
+        full && self.kicked < bound.min(goal)
     }
 }
 
@@ -62,13 +68,13 @@ impl Connection {
         }
     }
 
-    /// A kick, or a portion of one, has moved `count` jobs: its answer, if that was all. Else when it
-    /// may go on, which is later than `now` if it `shares` the nodes with others: it is held again,
-    /// and nothing behind it was submitted.
+    /// A portion of a kick has moved `count` jobs and has `left` so many: the kick's answer, if that
+    /// was all. Else when it may go on, which is later than `now` if it `shares` the nodes with
+    /// others: it is held again, and nothing behind it was submitted.
     pub(in crate::origin) fn kicked(
         &mut self,
         place: usize,
-        count: u32,
+        (count, left): (u32, u32),
         now: Instant,
         shares: bool,
     ) -> Result<Answer, Instant> {
@@ -76,11 +82,8 @@ impl Connection {
         let Call::Kick { bound } = slot.call else {
             return Ok(Answer::Kicked(count));
         };
-        if bound <= KICK_PORTION_JOBS {
-            return Ok(Answer::Kicked(count));
-        }
         self.kicks = false;
-        if !slot.kicking.goes_on(bound, count) {
+        if !slot.kicking.goes_on(bound, count, left) {
             return Ok(Answer::Kicked(slot.kicking.kicked));
         }
         let took = slot
@@ -115,7 +118,8 @@ mod tests {
             };
             let count = portion.min(*there);
             *there -= count;
-            if !kicking.goes_on(bound, count) {
+            let left = *there;
+            if !kicking.goes_on(bound, count, left) {
                 return (asked, kicking.kicked);
             }
         }
@@ -126,7 +130,7 @@ mod tests {
         let all = KICK_PORTION_JOBS;
         assert_eq!(
             portions(9 * all, 2 * all, 5),
-            (vec![(all, false); 3], 2 * all),
+            (vec![(all, false); 2], 2 * all),
             "and not with delayed ones, though the second portion was full"
         );
         assert_eq!(portions(9 * all, 7, 5), (vec![(all, false)], 7));
@@ -137,7 +141,7 @@ mod tests {
         let all = KICK_PORTION_JOBS;
         assert_eq!(
             portions(9 * all, 0, all + 1),
-            (vec![(all, false), (all, true), (all, true)], all + 1)
+            (vec![(all, false), (all, true), (1, true)], all + 1)
         );
         assert_eq!(
             portions(9 * all, 0, 0),
@@ -152,5 +156,22 @@ mod tests {
             portions(all + 1, 9 * all, 0),
             (vec![(all, false), (1, false)], all + 1)
         );
+    }
+
+    /// Found on paper: with workers that bury as fast as it kicks, a kick of everything never ended.
+    #[test]
+    fn what_is_buried_again_meanwhile_is_not_kicked_again() {
+        let all = KICK_PORTION_JOBS;
+        let (mut kicking, mut asked) = (Kicking::default(), Vec::new());
+        loop {
+            let portion = kicking.portion(u32::MAX);
+            asked.push(portion);
+            // Each portion finds as many again as the first one found.
+            if !kicking.goes_on(u32::MAX, portion, all + 7) {
+                break;
+            }
+        }
+        assert_eq!(asked, [all, all, 7]);
+        assert_eq!(kicking.kicked, 2 * all + 7);
     }
 }

@@ -176,7 +176,19 @@ impl Naive {
                 tube,
                 bound,
                 delayed,
-            } => self.kick(tube, *bound, !*delayed),
+            } => {
+                let Answer::Kicked(count) = self.kick(tube, *bound, !*delayed) else {
+                    unreachable!("kick says how many")
+                };
+                let of_kind = |job: &&super::Job| match job.state {
+                    State::Buried(_) => !*delayed,
+                    State::Delayed(_) => *delayed,
+                    _ => false,
+                };
+                let here = self.jobs.iter().filter(|job| job.tube == *tube);
+                let left = here.filter(of_kind).count() as u32;
+                Answer::KickedPortion { count, left }
+            }
             Command::KickJob { job } => match self.find(*job) {
                 Some(found) if matches!(found.state, State::Buried(_) | State::Delayed(_)) => {
                     found.state = State::Ready;
