@@ -81,7 +81,9 @@ impl Nemesis for Stale {
         thread::sleep(Duration::from_secs(4));
         arena.kill(node)?;
         fs::remove_dir_all(&data)?;
-        fs::rename(&copied, &data)?;
+        // The node may have a disk of its own, from which nothing can be moved here and back.
+        copy(&copied, &data)?;
+        fs::remove_dir_all(&copied)?;
         arena.start(node)?;
         is_refused(arena, node)?;
         self.node = Some(node);
