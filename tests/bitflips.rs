@@ -122,7 +122,6 @@ impl Town {
                 let before =
                     status(self.cluster.admin_address(node)).map_err(|it| it.to_string())?;
                 self.trellis(&["snapshot", "--addr", &self.url(node)]);
-                thread::sleep(Duration::from_millis(300));
                 let seen = status(self.cluster.admin_address(node)).map_err(|it| it.to_string())?;
                 match (seen["snapshot"].as_u64(), before["applied"].as_u64()) {
                     (Some(snapshot), Some(applied)) if snapshot >= applied => Ok(()),

@@ -1,9 +1,6 @@
 //! Nodes die, freeze and come back under load. `TRELLIS_ROUNDS` says how often each story is told.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use trellis_testkit::process::{Cluster, trellis_binary};
 use trellis_tests::{Client, Load, Roles, rounds, summary};
@@ -186,8 +183,8 @@ fn two_of_three_freeze_and_nothing_untrue_is_said() {
         cluster.freeze(node).expect("it lived");
     }
     let from = Instant::now();
-    // What was on its way is through after a moment. Then there is silence for the rest of three seconds.
-    thread::sleep(Duration::from_millis(200));
+    // What was on its way comes through. Then there is silence for three seconds, less than `commit_timeout_ms`.
+    load.wait_for_silence(Duration::from_millis(200), Duration::from_secs(2));
     let silent_from = Instant::now();
     reader.send(&Request::Peek(JobId(1 << 40))).expect("sent");
     poller

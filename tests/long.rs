@@ -1,7 +1,7 @@
 //! Stories that take minutes or a lot of memory. `make soak` tells them; see `Cargo.toml`.
 
 use std::{
-    fs, io,
+    env, fs, io,
     net::{SocketAddr, TcpStream},
     path::Path,
     thread,
@@ -285,12 +285,15 @@ fn resident_bytes(cluster: &Cluster, node: u16) -> io::Result<u64> {
 /// Promise P8: the leader's wall clock is stepped by an hour, forth and back; its monotonic clock is not.
 #[test]
 fn a_stepped_wall_clock_expires_and_stretches_nothing() {
-    const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
-
+    // Where Debian puts what belongs to one architecture.
+    let library = format!(
+        "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
+        env::consts::ARCH
+    );
     assert!(Network::is_possible(), "networks need root");
     assert!(
-        Path::new(LIBRARY).exists(),
-        "libfaketime is installed (make soak installs it)"
+        Path::new(&library).exists(),
+        "{library} is installed (make soak installs it)"
     );
     let binary = trellis_binary().expect("the binary was built");
     let folder = tempfile::tempdir().expect("a folder");
@@ -301,7 +304,7 @@ fn a_stepped_wall_clock_expires_and_stretches_nothing() {
     }
     let network = Network::start_with(&binary, 3, |node| {
         [
-            ("LD_PRELOAD", LIBRARY.to_owned()),
+            ("LD_PRELOAD", library.clone()),
             ("FAKETIME_TIMESTAMP_FILE", clock(node).display().to_string()),
             ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),

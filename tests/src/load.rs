@@ -178,6 +178,24 @@ impl Load {
         }
     }
 
+    /// Waits until no put was acknowledged for `still`.
+    ///
+    /// # Panics
+    ///
+    /// It takes longer than `bound`; it shows how many there are.
+    pub fn wait_for_silence(&self, still: Duration, bound: Duration) {
+        let until = Instant::now() + bound;
+        let (mut found, mut since) = (self.ledger().acknowledged.len(), Instant::now());
+        while since.elapsed() < still {
+            thread::sleep(Duration::from_millis(5));
+            let now = self.ledger().acknowledged.len();
+            if now != found {
+                (found, since) = (now, Instant::now());
+            }
+            assert!(Instant::now() < until, "{found} puts, and still more");
+        }
+    }
+
     /// Stops the producers, lets the workers empty the tube, and hands out the ledger. A worker that saw an error has
     /// stopped already.
     pub fn finish(self) -> Ledger {

@@ -1,6 +1,7 @@
 //! Two short stories for every commit; `make disks` tells all of them, at length.
 
 use std::{
+    env,
     path::Path,
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -15,7 +16,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Tells a story; its own words are shown if it falls short.
 fn holds(story: &str, rounds: u32) {
     if !Plug::is_possible() {
-        eprintln!("skipped: mounting needs /dev/fuse and root");
+        let why = "mounting needs /dev/fuse and root";
+        assert!(env::var_os("CI").is_none(), "{why}");
+        println!("not told here: {why}");
         return;
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
