@@ -205,3 +205,22 @@ fn starting(view: &View) -> Response {
 fn said(status: StatusCode, error: &str, again: bool) -> Response {
     (status, Json(json!({ "error": error, "again": again }))).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_the_end_cut_off_says_that_the_node_stops() {
+        let task = tokio::spawn(pending::<()>());
+        task.abort();
+        let cut_off = task.await.expect_err("it was aborted");
+        let answer = unfinished(&cut_off);
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = axum::body::to_bytes(answer.into_body(), 1_000).await;
+        let body = String::from_utf8_lossy(&body.expect("a body")).into_owned();
+        assert!(body.contains("the node is stopping"), "{body}");
+    }
+}
