@@ -5,6 +5,7 @@
 //! finds its types in [`raft`]. Nothing here looks into a command: batches stay bytes until apply.
 //! Source: architecture, sections 3, 5, 8, 10, 12, 14, 15.
 
+mod acks;
 mod blocking;
 mod clocks;
 mod consensus;

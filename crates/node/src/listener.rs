@@ -50,3 +50,40 @@ impl Listener for CoreListener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trellis_consensus::memory::MemoryState;
+    use trellis_queue::Event;
+    use trellis_types::{NodeId, OriginId, Run};
+
+    use super::*;
+    use crate::{CloseReason, Core, DoorState, NodeSettings, origin::Phase};
+
+    /// Found on paper: "open" was kept for the end of the round, and published over a fence that had
+    /// come meanwhile. The node was ready, and closed every client at once.
+    #[test]
+    fn a_fence_between_an_entry_and_the_end_of_its_round_stays() {
+        let node = NodeId(1);
+        let core = Core::new(node, NodeSettings::default(), Arc::new(MemoryState::new()));
+        let (mut listener, inner) = (core.listener(), core.0.clone());
+        let origin = OriginId { node, run: Run(1) };
+        inner.with_origin(|own| own.opening(origin));
+        let outcome = Outcome {
+            events: vec![Event::Opened(origin)],
+            changes: Vec::new(),
+        };
+        let position = Position {
+            term: 1,
+            leader: node,
+            index: 1,
+        };
+        listener.applied(position, Timestamp(0), outcome, &Machine::new());
+        inner.with_origin(|own| own.fence(CloseReason::Fenced));
+        listener.round_over();
+
+        assert!(matches!(*core.doors().borrow(), DoorState::Closed { .. }));
+        assert_eq!(*inner.phase.borrow(), Phase::Fenced);
+        assert!(!core.is_ready());
+    }
+}

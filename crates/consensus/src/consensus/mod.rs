@@ -21,6 +21,7 @@ use crate::{
     BuildError, ClockSource, ConsensusSettings, Elapsed, Front, Listener, Membership, Payload,
     PeerProgress, Position, ProposeError, RaftMetrics, RaftService, ReadError, Receipt, Role,
     StateStore, Transport, VoterClock,
+    acks::Acks,
     clocks::Clocks,
     raft::{Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
     reads::Reads,
@@ -41,6 +42,7 @@ struct Inner {
     applied: Arc<Applied>,
     store: Arc<dyn StateStore>,
     clocks: Arc<Clocks>,
+    acks: Arc<Acks>,
     reads: Reads,
     role: watch::Sender<Role>,
     /// What log and state held before Raft ran; openraft tells nothing until it runs.
@@ -86,12 +88,14 @@ impl Consensus {
 
         let applied = machine.applied();
         let clocks = Arc::new(Clocks::default());
+        let acks = Arc::new(Acks::default());
         let distrusted = Arc::new(AtomicBool::new(false));
         let network = Network {
             me,
             settings,
             transport,
             clocks: clocks.clone(),
+            acks: acks.clone(),
             distrusted: distrusted.clone(),
         };
         let raft = Raft::build(me, config, network, log, machine)
@@ -113,6 +117,7 @@ impl Consensus {
             applied,
             store: state,
             clocks,
+            acks,
             reads: Reads::default(),
             role: watch::Sender::new(Role::Stopped),
             at_rest,
@@ -261,9 +266,34 @@ impl Consensus {
     }
 
     async fn ask_read_index(&self) -> Result<u64, ReadError> {
-        let asked = self.0.raft.get_read_log_id(ReadPolicy::ReadIndex);
-        let answer = timeout(self.0.settings.read_timeout, asked);
-        match answer.await.map_err(|_| ReadError::NoMajority)? {
+        let asked = tokio::time::Instant::now();
+        let supported = async {
+            loop {
+                let answer = self.ask_openraft().await;
+                // In nearly all cases at once. Else openraft took an old answer for a new one, and
+                // finds out with the next: that it is supported all the same, or that it leads no more.
+                if answer.is_err() || self.is_supported_since(asked) {
+                    return answer;
+                }
+            }
+        };
+        timeout(self.0.settings.read_timeout, supported)
+            .await
+            .map_err(|_| ReadError::NoMajority)?
+    }
+
+    /// Whether a majority has accepted something that was sent not before `asked`, in the present
+    /// term.
+    fn is_supported_since(&self, asked: tokio::time::Instant) -> bool {
+        let metrics = self.0.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let voters = metrics.membership_config.membership().get_joint_config();
+        let term = metrics.vote.leader_id.term;
+        self.0.acks.has_majority(voters, self.0.me, term, asked)
+    }
+
+    async fn ask_openraft(&self) -> Result<u64, ReadError> {
+        match self.0.raft.get_read_log_id(ReadPolicy::ReadIndex).await {
             Ok((read, _)) => Ok(read.index()),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
                 Err(ReadError::NotLeader {

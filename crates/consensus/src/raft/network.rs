@@ -1,8 +1,9 @@
 use std::{
+    collections::VecDeque,
     future::Future,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -19,6 +20,7 @@ use openraft::{
         VoteRequest, VoteResponse,
     },
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
@@ -36,7 +38,7 @@ use super::{
 };
 use crate::{
     Answered, ConsensusSettings, Member, Snapshot, SnapshotFile, Transport, TransportError,
-    blocking, clocks::Clocks, fail_stop,
+    acks::Acks, blocking, clocks::Clocks, fail_stop,
 };
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -50,6 +52,7 @@ pub(crate) struct Network {
     pub(crate) settings: ConsensusSettings,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clocks: Arc<Clocks>,
+    pub(crate) acks: Arc<Acks>,
     /// The state of this node must not be given to anybody.
     pub(crate) distrusted: Arc<AtomicBool>,
 }
@@ -63,6 +66,7 @@ impl Network {
             settings: self.settings,
             transport: self.transport.clone(),
             clocks: self.clocks.clone(),
+            acks: self.acks.clone(),
             distrusted: self.distrusted.clone(),
         }
     }
@@ -93,6 +97,7 @@ pub(crate) struct Connection {
     settings: ConsensusSettings,
     transport: Arc<dyn Transport>,
     clocks: Arc<Clocks>,
+    acks: Arc<Acks>,
     distrusted: Arc<AtomicBool>,
 }
 
@@ -173,18 +178,28 @@ impl Connection {
         limit: Duration,
     ) -> Rpc<StreamAppendResult<TypeConfig>> {
         let limit = limit.min(self.settings.heartbeat);
+        let sent = Sent::now(&request);
         let request = append_request(request);
         let call = self.transport.heartbeat(&self.target, request);
         let reply = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
-        self.append_result(reply)
+        self.append_result(reply, sent)
     }
 
-    fn append_result(&self, reply: pb::AppendReply) -> Rpc<StreamAppendResult<TypeConfig>> {
+    /// What the reply to what was sent then says.
+    fn append_result(
+        &self,
+        reply: pb::AppendReply,
+        sent: Sent,
+    ) -> Rpc<StreamAppendResult<TypeConfig>> {
         match reply
             .reply
             .ok_or_else(|| self.nonsense("without a reply"))?
         {
-            Reply::Accepted(accepted) => Ok(Ok(convert::log_id_from(accepted.matched))),
+            Reply::Accepted(accepted) => {
+                // Before openraft counts it: whoever asks for a read index finds it.
+                self.acks.accepted(self.target.id, sent.term, sent.at);
+                Ok(Ok(convert::log_id_from(accepted.matched)))
+            }
             Reply::Conflict(at) => Ok(Err(StreamAppendError::Conflict(
                 crate::Position::from(at).into(),
             ))),
@@ -207,23 +222,20 @@ impl Connection {
             return Ok(Box::pin(stream::empty()));
         };
         let input = stream::iter([first]).chain(input);
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counter = sent.clone();
-        let requests = input.map(append_request).inspect(move |_| {
-            counter.fetch_add(1, Ordering::Relaxed);
+        let owed = Arc::new(Mutex::new(VecDeque::new()));
+        let sending = owed.clone();
+        let requests = input.map(move |request| {
+            sending.lock().push_back(Sent::now(&request));
+            append_request(request)
         });
         let call = self.transport.append(&self.target, requests.boxed());
         let replies = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
-        let waiting = Waiting {
-            replies,
-            sent,
-            received: 0,
-        };
+        let waiting = Waiting { replies, owed };
         let results = stream::unfold(Some(waiting), move |waiting| async move {
             let mut waiting = waiting?;
             match waiting.next(limit).await? {
-                Ok(reply) => {
-                    let result = self.append_result(reply);
+                Ok((reply, sent)) => {
+                    let result = self.append_result(reply, sent);
                     let goes_on = matches!(result, Ok(Ok(_)));
                     Some((result, goes_on.then_some(waiting)))
                 }
@@ -237,26 +249,46 @@ impl Connection {
     }
 }
 
-/// The replies of a pipeline, and how many are still to come.
+/// What was sent and is not answered yet.
+#[derive(Clone, Copy)]
+struct Sent {
+    term: u64,
+    /// A moment before.
+    at: Instant,
+}
+
+impl Sent {
+    fn now(request: &AppendEntriesRequest<TypeConfig>) -> Self {
+        Self {
+            term: request.vote.leader_id.term,
+            at: Instant::now(),
+        }
+    }
+}
+
+/// The replies of a pipeline, and what is still owed one, in the order in which it was sent.
 struct Waiting {
     replies: futures::stream::BoxStream<'static, Answered<pb::AppendReply>>,
-    sent: Arc<AtomicUsize>,
-    received: usize,
+    owed: Arc<Mutex<VecDeque<Sent>>>,
 }
 
 impl Waiting {
     /// The next reply. One that is owed since `limit` or longer is a time-out; when nothing is owed
     /// the stream may rest for as long as it likes.
-    async fn next(&mut self, limit: Duration) -> Option<Answered<pb::AppendReply>> {
+    async fn next(&mut self, limit: Duration) -> Option<Answered<(pb::AppendReply, Sent)>> {
         let mut owed_before = false;
         loop {
             match timeout(limit, self.replies.next()).await {
-                Ok(reply) => {
-                    self.received += 1;
-                    return reply;
+                Ok(Some(Ok(reply))) => {
+                    let sent = self.owed.lock().pop_front();
+                    return Some(sent.map(|sent| (reply, sent)).ok_or_else(|| {
+                        TransportError::Broken("a reply to what was not sent".into())
+                    }));
                 }
+                Ok(Some(Err(error))) => return Some(Err(error)),
+                Ok(None) => return None,
                 Err(_) => {
-                    let owed = self.sent.load(Ordering::Relaxed) > self.received;
+                    let owed = !self.owed.lock().is_empty();
                     if owed && owed_before {
                         return Some(Err(TransportError::Timeout));
                     }

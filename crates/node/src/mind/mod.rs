@@ -395,7 +395,11 @@ impl Inner {
 
     pub(crate) fn perform(&self, effects: Effects) {
         // Before any client hears that it is over: one that comes back at once finds closed doors.
-        if let Some(phase) = effects.phase {
+        if effects.phase.is_some() {
+            // As it is now, and nobody changes it meanwhile: these effects may have been taken a while
+            // ago, and somebody else may have fenced since.
+            let origin = self.origin.lock();
+            let phase = origin.phase();
             self.doors.send_if_modified(|doors| {
                 let new = match phase {
                     Phase::Open(origin) => DoorState::Open { origin },
