@@ -98,6 +98,7 @@ impl Store {
         let state = StateMirror::open(
             &state_folder,
             &dir.join("snapshots"),
+            log.purged_index(),
             options.state,
             failure,
             gate,

@@ -10,5 +10,5 @@ mod pace;
 mod shelf;
 mod stored;
 
-pub(crate) use incoming::Incoming;
+pub(crate) use incoming::{Complete, Incoming};
 pub(crate) use shelf::Shelf;

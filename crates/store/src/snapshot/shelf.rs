@@ -24,12 +24,12 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     /// Keeps the newest whole snapshot in `folder` and removes everything else: half ones, older
-    /// ones, and damaged ones, whose place a new one can take.
+    /// ones, those of an entry before `oldest`, and damaged ones, whose place a new one can take.
     ///
     /// # Errors
     ///
     /// What the disk said.
-    pub(crate) fn open(folder: &Path, failure: Failure) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path, oldest: Option<u64>, failure: Failure) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut newest: Option<Stored> = None;
         for item in fs::read_dir(folder)? {
@@ -44,7 +44,10 @@ impl Shelf {
             };
             // A name that is only given to whole ones; others are of an earlier run's halves.
             let named = path.file_name().is_some_and(|name| !is_unfinished(name));
-            match whole.filter(|_| named) {
+            // A kill left an installed state without its snapshot. A new one is made only if there
+            // is none; from this one a follower would be told to go on with entries that are gone.
+            let is_of_use = |whole: &Stored| named && Some(whole.position().index) >= oldest;
+            match whole.filter(is_of_use) {
                 Some(whole)
                     if newest
                         .as_ref()
@@ -73,6 +76,11 @@ impl Shelf {
     /// Held while a snapshot is made or installed: one at a time.
     pub(crate) fn building(&self) -> MutexGuard<'_, ()> {
         self.building.lock()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_building(&self) -> bool {
+        self.building.is_locked()
     }
 
     /// A place for a snapshot from elsewhere.

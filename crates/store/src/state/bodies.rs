@@ -1,6 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -9,7 +10,7 @@ use trellis_consensus::{Bodies, KeptBody, Owed};
 use trellis_types::JobId;
 
 use super::generation::Generation;
-use super::shared::Shared;
+use super::shared::{Shared, is_replacing};
 
 /// The newest bodies, in memory beside those of open windows, bounded in bytes: most queues are
 /// short, and what is put is soon reserved. What is older is read from disk.
@@ -129,6 +130,8 @@ impl Bodies for MirrorBodies {
             bytes,
             gauge: metrics.owed_bytes.clone(),
         };
+        // Before anything is looked at: what an install does behind it shows.
+        let turn = self.shared.turn.load(Ordering::SeqCst);
         let waiting = self.shared.body_of_window(job);
         let cached = match waiting {
             Some(_) => None,
@@ -156,6 +159,7 @@ impl Bodies for MirrorBodies {
                         job,
                         shared: self.shared.clone(),
                         generation: self.shared.generation(),
+                        turn,
                         read: RwLock::new(None),
                         counted,
                     },
@@ -197,8 +201,19 @@ struct OnDisk {
     shared: Arc<Shared>,
     /// The state that owes it; a snapshot may replace that meanwhile.
     generation: Arc<Generation>,
+    /// [`Shared::turn`] when it was owed.
+    turn: u64,
     read: RwLock<Option<Bytes>>,
     counted: Counted,
+}
+
+impl OnDisk {
+    /// Whether a snapshot took the state's place while this was owed, or shortly before. Then the
+    /// machine that named the body and the generation it is looked for in may be of two states:
+    /// that it is not there is nobody's damage.
+    fn was_replaced(&self) -> bool {
+        is_replacing(self.turn) || self.shared.turn.load(Ordering::SeqCst) != self.turn
+    }
 }
 
 impl KeptBody for OnDisk {
@@ -216,7 +231,17 @@ impl KeptBody for OnDisk {
             return Ok(body);
         }
         self.shared.metrics.body_reads.inc();
-        let body = self.generation.body(self.job).and_then(|body| match body {
+        let found = self.generation.body(self.job);
+        if let Ok(found) = &found
+            && found.as_ref().map(Bytes::len) != Some(self.counted.bytes as usize)
+            && self.was_replaced()
+        {
+            return Err(io::Error::other(format!(
+                "job {} is not of the snapshot that was installed meanwhile",
+                self.job
+            )));
+        }
+        let body = found.and_then(|body| match body {
             Some(body) if body.len() == self.counted.bytes as usize => Ok(body),
             Some(body) => Err(missing(self.job, format_args!("{} bytes long", body.len()))),
             None => Err(missing(self.job, format_args!("not there"))),

@@ -3,6 +3,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -42,7 +43,7 @@ pub struct StateMirror {
 
 impl StateMirror {
     /// Opens the state in `folder` with the snapshots in `snapshots`, and clears away what a crash
-    /// left half done.
+    /// left half done. The log begins behind `purged`.
     ///
     /// # Errors
     ///
@@ -50,6 +51,7 @@ impl StateMirror {
     pub(crate) fn open(
         folder: &Path,
         snapshots: &Path,
+        purged: Option<u64>,
         options: StateOptions,
         failure: Failure,
         gate: Arc<Gate>,
@@ -58,7 +60,7 @@ impl StateMirror {
         let pointer = match Pointer::read(folder)? {
             Some(pointer) => pointer,
             // It is written before the first generation is made.
-            None if fs::read_dir(folder)?.next().is_some() => {
+            None if !is_untouched(folder)? => {
                 return Err(codec::invalid("CURRENT is missing"));
             }
             None => {
@@ -78,7 +80,14 @@ impl StateMirror {
         let generation = Generation::open(&pointer.path(folder), pointer.generation, &options)?;
         let (applied, membership) = generation.position()?;
         let known = generation.known()?;
-        let shelf = Shelf::open(snapshots, failure.clone())?;
+        // Below that the log is purged, or will be at once: nobody could go on from an older one.
+        let oldest = purged.max(pointer.installed);
+        let shelf = Shelf::open(snapshots, oldest, failure.clone())?;
+        // `CURRENT` was durable before what it names was made.
+        folder::sync_dir(folder)?;
+        if let Some(above) = folder.parent() {
+            folder::sync_dir(above)?;
+        }
         let snapshot = shelf.current().map(|snapshot| snapshot.position());
         if snapshot > applied {
             return Err(codec::invalid(
@@ -116,6 +125,7 @@ impl StateMirror {
             room: Notify::new(),
             generation: RwLock::new(generation.clone()),
             shelf,
+            turn: AtomicU64::new(0),
         });
         let waiting = Arc::downgrade(&shared);
         shared.failure.on_stop(move || {
@@ -180,6 +190,11 @@ impl StateMirror {
         self.shared.generation()
     }
 
+    /// Whether a snapshot is being made.
+    pub(crate) fn is_building(&self) -> bool {
+        self.shared.shelf.is_building()
+    }
+
     /// Makes durable what is written.
     pub(crate) fn flush(&self) {
         self.shared.flush(&self.shared.generation()).unwrap();
@@ -225,6 +240,7 @@ impl StateStore for StateMirror {
         mut changes: Vec<Change>,
     ) -> io::Result<()> {
         self.shared.failure.check()?;
+        self.shared.replaced();
         let now = Instant::now();
         let mut front = self.shared.front.lock();
         front.record(applied, membership, &mut changes, now);
@@ -324,6 +340,17 @@ impl StateStore for StateMirror {
 
     /// The log tells the gate itself, and of truncations as well: what comes this way may be older.
     fn log_flushed(&self, _: u64) {}
+}
+
+/// Whether nothing was ever made in `folder`. A first start that was killed may have left a pointer
+/// half written, which the next one writes anew.
+fn is_untouched(folder: &Path) -> io::Result<bool> {
+    for item in fs::read_dir(folder)? {
+        if item?.file_name() != Pointer::BESIDE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Generations that are not pointed at: of an install that did not come to its end, or that the

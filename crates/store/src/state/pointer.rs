@@ -17,6 +17,9 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
+    /// What [`Pointer::write`] leaves beside `CURRENT` when it is killed.
+    pub(super) const BESIDE: &str = "CURRENT.new";
+
     pub(crate) fn path(self, folder: &Path) -> PathBuf {
         folder.join(self.generation.to_string())
     }

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use crate::folder;
 use crate::gate::Gate;
 use crate::metrics::StateMetrics;
 use crate::options::StateOptions;
-use crate::snapshot::{Incoming, Shelf};
+use crate::snapshot::{Complete, Incoming, Shelf};
 
 /// What the mirror, its threads and its bodies share.
 pub(super) struct Shared {
@@ -44,6 +45,15 @@ pub(super) struct Shared {
     pub(super) room: Notify,
     pub(super) generation: RwLock<Arc<Generation>>,
     pub(super) shelf: Shelf,
+    /// Moves when an install begins to replace the state, and once more with the first entry that
+    /// is recorded after it. Odd between: readers may still look at the machine of the old state,
+    /// which is replaced last, and not by us.
+    pub(super) turn: AtomicU64,
+}
+
+/// Whether at that [`Shared::turn`] machine and disk may be of two states.
+pub(super) fn is_replacing(turn: u64) -> bool {
+    turn % 2 == 1
 }
 
 /// Closed windows, and how far the disk is.
@@ -59,6 +69,8 @@ pub(super) struct Line {
     pub(super) flush_wanted: bool,
     /// Counts installed snapshots: what began under another one is void.
     pub(super) epoch: u64,
+    /// One is being installed; the shelf does not have it yet.
+    pub(super) installing: bool,
     /// Nothing will be written any more.
     pub(super) closed: bool,
 }
@@ -66,6 +78,21 @@ pub(super) struct Line {
 impl Shared {
     pub(super) fn generation(&self) -> Arc<Generation> {
         self.generation.read().clone()
+    }
+
+    /// The old windows are about to go.
+    fn replacing(&self) {
+        let turn = self.turn.load(Ordering::SeqCst);
+        let next = if is_replacing(turn) { 2 } else { 1 };
+        self.turn.store(turn + next, Ordering::SeqCst);
+    }
+
+    /// The machine that records is that of the present generation.
+    pub(super) fn replaced(&self) {
+        let turn = self.turn.load(Ordering::SeqCst);
+        if is_replacing(turn) {
+            self.turn.store(turn + 1, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn wake(&self) {
@@ -222,17 +249,10 @@ impl Shared {
         frozen: Position,
         epoch: u64,
     ) -> io::Result<Arc<dyn Snapshot>> {
-        let current = || -> io::Result<Arc<dyn Snapshot>> {
-            match self.shelf.current() {
-                Some(snapshot) => Ok(snapshot),
-                None => Err(io::Error::other(
-                    "the state was replaced while a snapshot was made",
-                )),
-            }
-        };
-        let _building = self.shelf.building();
+        let building = self.shelf.building();
         if !self.wait_written(frozen.index, epoch)? {
-            return current();
+            drop(building);
+            return self.installed_snapshot();
         }
         let generation = self.generation();
         self.flush(&generation)?;
@@ -242,7 +262,8 @@ impl Shared {
             .map_err(|error| self.failure.because("no snapshot can be made", &error))?;
         // An install that comes after this look waits for the building and then replaces it.
         if self.line.lock().epoch != epoch {
-            return current();
+            drop((built, building));
+            return self.installed_snapshot();
         }
         let snapshot = self
             .shelf
@@ -255,6 +276,27 @@ impl Shared {
             .snapshot_index
             .set(as_gauge(snapshot.position().index));
         Ok(snapshot)
+    }
+
+    /// What overtook a snapshot that was being made: blocks until its installation has ended, for
+    /// which the caller must have let go of [`Shelf::building`].
+    fn installed_snapshot(&self) -> io::Result<Arc<dyn Snapshot>> {
+        let mut line = self.line.lock();
+        loop {
+            self.failure.check()?;
+            if line.closed {
+                return Err(io::Error::other("the state is closed"));
+            }
+            if !line.installing {
+                break;
+            }
+            self.moved.wait(&mut line);
+        }
+        drop(line);
+        match self.shelf.current() {
+            Some(snapshot) => Ok(snapshot),
+            None => Err(io::Error::other("an installed snapshot is not kept")),
+        }
     }
 
     /// Rule 5. Apply stands still meanwhile. Whatever is wrong with the files is found before
@@ -289,10 +331,34 @@ impl Shared {
             generation.known()?,
         );
 
+        self.replace(complete, &pointer, generation, front, threads)
+            .map_err(|error| {
+                self.failure
+                    .stop(format_args!("no snapshot can be installed: {error}"))
+            })?;
+        if !self.folder.parent().is_some_and(Quarantine::is_set) {
+            old.retire();
+        }
+        Ok(loaded)
+    }
+
+    /// Puts `generation` in the state's place, and `complete`, of which it was made, on the shelf.
+    /// An error leaves neither the old state nor the new one.
+    fn replace(
+        self: &Arc<Self>,
+        complete: Complete,
+        pointer: &Pointer,
+        generation: Arc<Generation>,
+        front: Front,
+        threads: &Mutex<Option<Threads>>,
+    ) -> io::Result<()> {
+        let index = complete.position().index;
         let mut threads = threads.lock();
         {
             let mut line = self.line.lock();
             line.epoch += 1;
+            line.installing = true;
+            self.replacing();
             line.windows.clear();
             self.moved.notify_all();
         }
@@ -306,23 +372,22 @@ impl Shared {
         {
             let mut line = self.line.lock();
             *line = Line {
-                written: Some(expected.index),
-                durable: Some(expected.index),
+                written: Some(index),
+                durable: Some(index),
                 epoch: line.epoch,
+                installing: true,
                 ..Line::default()
             };
         }
-        self.gate.raise_durable(expected.index);
-        self.metrics.written_index.set(as_gauge(expected.index));
-        self.metrics.durable_index.set(as_gauge(expected.index));
+        self.gate.raise_durable(index);
+        self.metrics.written_index.set(as_gauge(index));
+        self.metrics.durable_index.set(as_gauge(index));
         *threads = Some(Threads::start(self, &generation)?);
         self.shelf.adopt(complete)?;
-        self.metrics.snapshot_index.set(as_gauge(expected.index));
-        if !self.folder.parent().is_some_and(Quarantine::is_set) {
-            old.retire();
-        }
+        self.metrics.snapshot_index.set(as_gauge(index));
+        self.line.lock().installing = false;
         self.wake();
-        Ok(loaded)
+        Ok(())
     }
 }
 

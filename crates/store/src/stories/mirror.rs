@@ -432,6 +432,27 @@ fn a_state_without_its_pointer_is_refused_and_kept() {
     assert!(folder.path().join("state/1").exists());
 }
 
+/// A kill between two steps of the very first start.
+#[test]
+fn a_first_start_that_was_killed_is_begun_again() {
+    let folder = Folder::with(hasty);
+    drop(folder.open());
+    let state = folder.path().join("state");
+    for half in ["", "generat", "generation 1\n"] {
+        std::fs::remove_dir_all(&state).unwrap();
+        std::fs::create_dir(&state).unwrap();
+        std::fs::write(state.join("CURRENT.new"), half).unwrap();
+        drop(folder.open());
+        assert!(!state.join("CURRENT.new").exists());
+    }
+    // Beside a state it excuses nothing.
+    std::fs::rename(state.join("CURRENT"), state.join("CURRENT.new")).unwrap();
+    assert!(matches!(
+        folder.try_open(),
+        Err(OpenError::StateDamaged { .. })
+    ));
+}
+
 /// Rule 1: RocksDB flushes by itself when it likes. Were it one family alone, the rows on disk
 /// would be of a later entry than the applied index beside them.
 #[test]

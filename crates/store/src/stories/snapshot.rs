@@ -245,6 +245,86 @@ fn an_install_overtakes_a_snapshot_that_is_being_made() {
     assert_eq!(names(&there.path().join("snapshots")).len(), 1);
 }
 
+/// The same while the maker is at it, and with nothing else on the shelf yet.
+#[test]
+fn an_install_overtakes_the_first_snapshot_while_it_waits_for_the_disk() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let (opened, disk) = there.open_faulty();
+    let mut other = Replica::load(opened);
+    disk.hang(true);
+    other.apply(&open_origin());
+    let building = other.begin_snapshot();
+    let maker = std::thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.build().unwrap().block_on(building)
+    });
+    eventually(|| other.opened.state.is_building(), |building| *building);
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    install(&other, received, snapshot.position()).unwrap();
+    let built = maker.join().unwrap().map(|built| built.position());
+    assert_eq!(built.unwrap(), snapshot.position());
+    assert_eq!(there.failures(), [""; 0]);
+    disk.hang(false);
+}
+
+/// Readers look at the old machine until the installed one takes its place, which is after the old
+/// windows went.
+#[test]
+fn a_body_that_is_asked_for_during_an_install_is_no_damage() {
+    let (here, there) = (hasty(), Folder::with(|_| {}));
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let gone = trellis_types::JobId(3);
+    let mut other = Replica::new(&there);
+    for _ in 0..3 {
+        other.put("of another life");
+    }
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    let loaded = install(&other, received, snapshot.position()).unwrap();
+    let owed = other.owe(gone, "of another life".len());
+    assert_eq!(owed.ready(), None);
+    assert!(owed.read().is_err());
+    assert_eq!(there.failures(), [""; 0]);
+
+    // From the next entry on what is not there is missing.
+    other.machine = loaded.machine;
+    other.next = node.next;
+    other.block_on(async {
+        let mut log = other.opened.log.clone();
+        log.purge(at(node.next - 1).into()).await.unwrap();
+    });
+    other.tell(vec![]);
+    assert!(owed.read().is_err());
+    assert_eq!(there.failures(), [""; 0]);
+    assert!(other.owe(gone, 15).read().is_err());
+    assert_eq!(there.failures().len(), 1, "{:?}", there.failures());
+}
+
+/// A leader would send it for ever to one who needs entries that are purged.
+#[test]
+fn a_snapshot_older_than_the_installed_state_is_removed_at_start() {
+    let (here, there) = (hasty(), hasty());
+    let node = busy(&here);
+    let snapshot = node.snapshot();
+    let other = Replica::new(&there);
+    assert!(other.snapshot().position() < snapshot.position());
+    let before = there.crash_image();
+    let received = send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}).unwrap();
+    install(&other, received, snapshot.position()).unwrap();
+    // Killed when the state was installed and its snapshot not yet on the shelf.
+    let image = there.crash_image();
+    let shelf = image.path().join("snapshots");
+    fs::remove_dir_all(&shelf).unwrap();
+    copy_folder(&before.path().join("snapshots"), &shelf).unwrap();
+    let again = Replica::load(image.open());
+    assert_eq!(again.machine.digest(), node.machine.digest());
+    assert!(again.opened.state.current_snapshot().unwrap().is_none());
+    assert_eq!(names(&shelf), [""; 0]);
+    assert_eq!(again.snapshot().position(), snapshot.position());
+}
+
 #[test]
 fn a_crash_leaves_no_halves_behind() {
     let (here, there) = (hasty(), hasty());

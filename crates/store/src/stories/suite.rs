@@ -39,7 +39,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, tempfile::TempDir> for Unc
             memtable_bytes: 1024 * 1024,
             ..StateOptions::default()
         };
-        let state = StateMirror::open(&state, &snapshots, options, failure, gate).unwrap();
+        let state = StateMirror::open(&state, &snapshots, None, options, failure, gate).unwrap();
         let machine = StateMachine::open(Arc::new(state), Box::new(())).unwrap();
         Ok((dir, log, machine))
     }
