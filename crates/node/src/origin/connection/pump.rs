@@ -60,7 +60,8 @@ impl Connection {
             return false;
         }
         // The kick itself is not under way while it is held for its next portion.
-        if self.kicks || self.slots[place].kicking.rests(pump.now) {
+        let kicking = self.slots[place].kicking;
+        if self.kicks || (kicking.rests(pump.now) && !pump.leaving) {
             return false;
         }
         let state = match &self.slots[place].call {
@@ -102,8 +103,8 @@ impl Connection {
             }
             Call::Put { .. } if overdue => State::Answered(Answer::Draining),
             // What it has done so far is done.
-            Call::Kick { .. } if overdue && self.slots[place].kicking.kicked > 0 => {
-                State::Answered(Answer::Kicked(self.slots[place].kicking.kicked))
+            Call::Kick { .. } if (overdue || pump.leaving) && kicking.kicked > 0 => {
+                State::Answered(Answer::Kicked(kicking.kicked))
             }
             _ if overdue => State::Answered(Answer::InternalError),
             call => {

@@ -81,6 +81,25 @@ fn a_large_kick_that_finds_no_leader_for_the_rest_says_what_it_has_done() {
     assert_eq!(ann.hears().len(), 1);
 }
 
+/// A drain cut it off without a word, although jobs were moved.
+#[test]
+fn a_large_kick_on_a_node_that_leaves_says_what_it_has_done() {
+    let mut story = Story::begins();
+    delayed(&mut story, 3 * limits::KICK_PORTION_JOBS);
+    let ann = story.client();
+    story.say(&ann, [Call::Kick { bound: 700 }]);
+    for _ in 0..2 {
+        story.hand();
+        story.commit();
+    }
+    assert!(ann.hears().is_empty(), "it goes on");
+    let now = story.now;
+    story.origin.leave(now);
+    story.run();
+    let kicked = format!("Kicked({})", 2 * limits::KICK_PORTION_JOBS);
+    assert_eq!(ann.hears(), [&kicked, "closed: Drained"]);
+}
+
 #[test]
 fn a_large_kick_rests_between_portions_while_others_work() {
     let mut story = Story::begins();
