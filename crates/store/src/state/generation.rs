@@ -151,54 +151,7 @@ impl Generation {
     ///
     /// `InvalidData` if it is no state; else what the disk said.
     pub(crate) fn load(&self) -> io::Result<Loaded> {
-        let (applied, membership) = position_of(&self.db)?;
-        if applied.is_none() {
-            return Ok(Loaded {
-                machine: Machine::new(),
-                applied,
-                membership,
-            });
-        }
-        let mut rows: Vec<io::Result<Row>> = Vec::new();
-        let meta = rocks::family(&self.db, META)?;
-        if let Some(row) = self.db.get_cf(meta, MACHINE).map_err(rocks::io_error)? {
-            rows.push(decode_row(&row).map_err(codec::invalid));
-        }
-        let mut families = Vec::new();
-        for name in ROW_FAMILIES {
-            let family = rocks::family(&self.db, name)?;
-            let mut how = ReadOptions::default();
-            how.fill_cache(false);
-            families.push(self.db.iterator_cf_opt(family, how, IteratorMode::Start));
-        }
-        let rows = rows
-            .into_iter()
-            .chain(families.into_iter().flatten().map(|item| {
-                let (_, row) = item.map_err(rocks::io_error)?;
-                decode_row(&row).map_err(codec::invalid)
-            }));
-        // The machine takes rows, not errors: the first error ends them and is looked at after.
-        let mut failed = None;
-        let machine =
-            Machine::load(rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok()));
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let machine = machine.map_err(|bad| codec::invalid(bad.0))?;
-        // One that an older version wrote has none.
-        if let Some(digest) = self.db.get_cf(meta, DIGEST).map_err(rocks::io_error)?
-            && digest != machine.digest().to_be_bytes()
-        {
-            return Err(codec::invalid(format!(
-                "its digest is {:016x}, which is not the one that was written with it",
-                machine.digest()
-            )));
-        }
-        Ok(Loaded {
-            machine,
-            applied,
-            membership,
-        })
+        load_of(&self.db)
     }
 
     /// Writes a window as one batch. It is durable with the next flush.
@@ -355,18 +308,81 @@ impl Generation {
     }
 }
 
+/// Reads the state in the folder `path` as a node that starts with it would, without changing
+/// anything there. Bodies are not read.
+///
+/// # Errors
+///
+/// `InvalidData` if that is no state; else what the disk said.
+pub(crate) fn look_through(path: &Path) -> io::Result<()> {
+    load_of(&open_to_read(path)?).map(drop)
+}
+
 /// Which entry the state in the folder `path` is at, without changing anything there.
 ///
 /// # Errors
 ///
 /// `InvalidData` if that is no state or it has no position; else what the disk said.
 pub(crate) fn position_in(path: &Path) -> io::Result<(Position, Membership)> {
-    let (instance, _) = rocks::instance_options();
-    let db =
-        DB::open_cf_for_read_only(&instance, path, FAMILIES, false).map_err(rocks::open_error)?;
-    let (applied, membership) = position_of(&db)?;
+    let (applied, membership) = position_of(&open_to_read(path)?)?;
     let applied = applied.ok_or_else(|| codec::invalid("a state without a position"))?;
     Ok((applied, membership))
+}
+
+fn open_to_read(path: &Path) -> io::Result<DB> {
+    let (instance, _) = rocks::instance_options();
+    DB::open_cf_for_read_only(&instance, path, FAMILIES, false).map_err(rocks::open_error)
+}
+
+fn load_of(db: &DB) -> io::Result<Loaded> {
+    let (applied, membership) = position_of(db)?;
+    if applied.is_none() {
+        return Ok(Loaded {
+            machine: Machine::new(),
+            applied,
+            membership,
+        });
+    }
+    let mut rows: Vec<io::Result<Row>> = Vec::new();
+    let meta = rocks::family(db, META)?;
+    if let Some(row) = db.get_cf(meta, MACHINE).map_err(rocks::io_error)? {
+        rows.push(decode_row(&row).map_err(codec::invalid));
+    }
+    let mut families = Vec::new();
+    for name in ROW_FAMILIES {
+        let family = rocks::family(db, name)?;
+        let mut how = ReadOptions::default();
+        how.fill_cache(false);
+        families.push(db.iterator_cf_opt(family, how, IteratorMode::Start));
+    }
+    let rows = rows
+        .into_iter()
+        .chain(families.into_iter().flatten().map(|item| {
+            let (_, row) = item.map_err(rocks::io_error)?;
+            decode_row(&row).map_err(codec::invalid)
+        }));
+    // The machine takes rows, not errors: the first error ends them and is looked at after.
+    let mut failed = None;
+    let machine =
+        Machine::load(rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok()));
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let machine = machine.map_err(|bad| codec::invalid(bad.0))?;
+    // One that an older version wrote has none.
+    if let Some(digest) = db.get_cf(meta, DIGEST).map_err(rocks::io_error)?
+        && digest != machine.digest().to_be_bytes()
+    {
+        return Err(codec::invalid(format!(
+            "its digest is {:016x}, which is not the one that was written with it",
+            machine.digest()
+        )));
+    }
+    Ok(Loaded {
+        machine,
+        applied,
+        membership,
+    })
 }
 
 fn position_of(db: &DB) -> io::Result<(Option<Position>, Membership)> {

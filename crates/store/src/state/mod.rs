@@ -15,7 +15,7 @@ mod writer;
 
 pub use mirror::StateMirror;
 
-pub(crate) use generation::{Generation, position_in};
+pub(crate) use generation::{Generation, look_through, position_in};
 pub(crate) use pointer::Pointer;
 #[cfg(test)]
 pub(crate) use window::Window;

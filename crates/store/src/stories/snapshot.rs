@@ -153,6 +153,47 @@ fn a_snapshot_damaged_on_the_senders_disk_is_refused() {
     assert_eq!(refused.err().unwrap().kind(), io::ErrorKind::InvalidData);
 }
 
+/// Before it was summed up: all sums on the way are good.
+#[test]
+fn a_snapshot_of_a_state_that_was_damaged_unnoticed_is_refused_and_not_installed() {
+    let there = hasty();
+    let other = Replica::new(&there);
+    let digest = other.machine.digest();
+    let (mut refused, mut tables) = (0, 0..1);
+    while let Some(nth) = tables.next() {
+        let here = hasty();
+        let node = busy(&here);
+        node.settle();
+        node.opened.state.flush();
+        let state = here.path().join("state/1");
+        let is_table = |name: &String| name.ends_with(".sst");
+        let found: Vec<_> = names(&state).into_iter().filter(is_table).collect();
+        tables.end = found.len();
+        let mut bytes = fs::read(state.join(&found[nth])).unwrap();
+        bytes[10] ^= 1;
+        fs::write(state.join(&found[nth]), bytes).unwrap();
+        let building = node.begin_snapshot();
+        let Ok(snapshot) = node.block_on(building) else {
+            // The sender has found it.
+            continue;
+        };
+        match send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}) {
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                refused += 1;
+            }
+            // Of bodies, which are looked at when they are read.
+            Ok(received) => drop(received),
+        }
+    }
+    assert!(refused >= 2, "{refused} of {}", tables.end);
+    assert_eq!(there.failures(), [""; 0], "the sender is to blame");
+    assert_eq!(names(&there.path().join("snapshots")), [""; 0]);
+    other.settle();
+    drop(other);
+    assert_eq!(Replica::load(there.open()).machine.digest(), digest);
+}
+
 #[test]
 fn files_with_surprising_names_are_refused() {
     let folder = hasty();
