@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,8 +26,13 @@ echo $$ >"$dir/node-0/pid"
 exec beanstalkd -l 127.0.0.1 -p "$port" -b "$dir/node-0"
 "#;
 
+/// One at a time: between a look for free ports and the server that takes them another benchmark
+/// could find the same ones free.
+static TURN: Mutex<()> = Mutex::new(());
+
 struct Comparison {
     folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Comparison {
@@ -36,7 +42,10 @@ impl Comparison {
         std::fs::write(&cluster, CLUSTER).expect("it is written");
         std::fs::set_permissions(&cluster, std::fs::Permissions::from_mode(0o755))
             .expect("it may be run");
-        Self { folder }
+        Self {
+            folder,
+            _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn data_dir(&self) -> std::path::PathBuf {
