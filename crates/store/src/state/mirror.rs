@@ -303,8 +303,11 @@ impl StateStore for StateMirror {
                 .spawn(move || {
                     // Where it may not be lowered the snapshot is made all the same.
                     let _ = rustix::process::nice(SNAPSHOT_NICE);
+                    let built = shared.build_snapshot(frozen, epoch);
+                    // Who has the answer may close the folder and open it again.
+                    drop(shared);
                     // Whoever asked for it may be gone.
-                    let _ = sender.send(shared.build_snapshot(frozen, epoch));
+                    let _ = sender.send(built);
                 })?;
             built.await.map_err(io::Error::other)?
         }
