@@ -433,9 +433,11 @@ impl Origin {
         let all: Vec<ConnectionId> = self.sessions.keys().copied().collect();
         // Waits end before any hold returns, or they would swallow what returns.
         for id in &all {
-            if let Some(connection) = self.sessions.get_mut(id)
-                && connection.may_be_parked()
-            {
+            let Some(connection) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            connection.left = true;
+            if connection.may_be_parked() {
                 match connection.rests() {
                     true => self.close(*id, Some(CloseReason::Drained)),
                     false => connection.half_close(&mut self.outbound),

@@ -7,7 +7,7 @@ mod undo;
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use trellis_types::{ConnectionId, TubeName};
+use trellis_types::{ConnectionId, Seconds, TubeName};
 
 use super::{
     Outbound, Ticket,
@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) worker: bool,
     /// The client shut its sending side.
     pub(crate) half: bool,
+    /// Its node is on its way out.
+    pub(crate) left: bool,
     /// Its input is used up: the connection ends when everything is answered.
     pub(crate) over: bool,
     /// An EndWait is on its way.
@@ -122,6 +124,7 @@ impl Connection {
             producer: false,
             worker: false,
             half: false,
+            left: false,
             over: false,
             end_wait: false,
             known: false,
@@ -167,7 +170,17 @@ impl Connection {
 
     /// Whether nothing is owed to the client but the end of a wait.
     pub(crate) fn rests(&self) -> bool {
-        self.slots.is_empty() || self.parked > 0
+        self.slots.is_empty() || self.parked > 0 || self.is_cut_short()
+    }
+
+    /// Whether the next answer is that of a wait that this node ended because it leaves. Its time is
+    /// not up, so nobody may be told that; the connection is closed instead.
+    fn is_cut_short(&self) -> bool {
+        self.left
+            && self.slots.front().is_some_and(|slot| {
+                matches!(slot.state, State::Answered(Answer::TimedOut))
+                    && matches!(slot.call, Call::Reserve { timeout } if timeout != Some(Seconds(0)))
+            })
     }
 
     /// Whether a barrier is at work: it is always the first slot.
@@ -258,13 +271,15 @@ impl Connection {
 
     /// Moves the answered calls at the front on their way out.
     pub(crate) fn flush(&mut self) {
-        while matches!(
-            self.slots.front(),
-            Some(Slot {
-                state: State::Answered(_),
-                ..
-            })
-        ) {
+        while !self.is_cut_short()
+            && matches!(
+                self.slots.front(),
+                Some(Slot {
+                    state: State::Answered(_),
+                    ..
+                })
+            )
+        {
             if let Some(Slot {
                 state: State::Answered(answer),
                 ..

@@ -29,6 +29,7 @@ impl Connection {
             producer: self.producer,
             worker: self.worker,
             half: self.half,
+            left: self.left,
             over: self.over,
             end_wait: self.end_wait,
             known: self.known,
@@ -46,7 +47,7 @@ impl Connection {
     pub(crate) fn fingerprint(&self, batches: &Batches, begin: Instant, hash: &mut impl Hasher) {
         (self.id, self.first, self.held).hash(hash);
         (&self.used, &self.watched).hash(hash);
-        (self.half, self.over, self.end_wait, self.known).hash(hash);
+        (self.half, self.left, self.over, self.end_wait, self.known).hash(hash);
         (self.reserves, self.parked, self.portion, self.kicks).hash(hash);
         self.guard.map(|number| batches.age_of(number)).hash(hash);
         for slot in &self.slots {

@@ -373,6 +373,31 @@ fn a_node_that_lets_go_answers_what_is_under_way_and_ends_waits() {
     assert_eq!(story.machine.server().ready, 1, "nobody has it");
 }
 
+/// Found by simulation: a wait of two seconds that reached a leaving node just before the end was
+/// told TIMED_OUT a tenth of a second later.
+#[test]
+fn a_wait_that_a_leaving_node_cuts_short_is_not_told_that_its_time_is_up() {
+    let mut story = Story::begins();
+    let (ann, bob) = (story.client(), story.client());
+    let wait = Call::Reserve {
+        timeout: Some(Seconds(2)),
+    };
+    story.say(&ann, [wait]);
+    story.say(
+        &bob,
+        [
+            put("x"),
+            Call::Reserve { timeout: None },
+            Call::Reserve { timeout: None },
+        ],
+    );
+    story.origin.leave(story.now);
+    story.run();
+    assert_eq!(ann.hears(), ["reserved 1", "closed: Drained"]);
+    assert_eq!(bob.hears(), ["inserted 1", "closed: Drained"]);
+    assert_eq!(story.origin.left(), (0, 0));
+}
+
 impl Story {
     fn client_line(&self) -> Arc<Line> {
         Line::new(Arc::new(Ear(Arc::default())))
