@@ -19,6 +19,7 @@ use trellis_queue::LeaderCommand;
 use trellis_rpc::{
     ClusterId, Identity, IdentityGuard, Peers, SharedIdentity, queue::encode_leader, server,
 };
+use trellis_testkit::process::free_port;
 use trellis_types::{NodeId, Timestamp};
 
 struct Served {
@@ -29,7 +30,9 @@ struct Served {
 }
 
 async fn serve(id: u64) -> Served {
-    serve_at("127.0.0.1:0", id, MemoryLog::new(), MemoryState::new()).await
+    // Some of them come back at the same address.
+    let address = format!("127.0.0.1:{}", free_port().expect("a port"));
+    serve_at(&address, id, MemoryLog::new(), MemoryState::new()).await
 }
 
 /// A port that was in use a moment ago may be used again.
@@ -43,7 +46,7 @@ fn listen(address: &str) -> TcpListener {
 
 async fn serve_at(address: &str, id: u64, log: MemoryLog, state: MemoryState) -> Served {
     let listener = listen(address);
-    let address = listener.local_addr().expect("an address").to_string();
+    let address = address.to_owned();
     let identity = SharedIdentity::new(Identity {
         cluster: ClusterId(77),
         node: NodeId(id),

@@ -325,7 +325,6 @@ impl Origin {
             counters: &mut self.counters,
             tickets: &mut self.effects.tickets,
             draining: self.draining,
-            leaving: self.leaving,
             now,
             overdue,
         });

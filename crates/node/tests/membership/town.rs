@@ -4,11 +4,8 @@
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    net::{SocketAddr, TcpListener},
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+    net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,6 +23,7 @@ use trellis_node::{
         memory::{MemoryDisk, MemoryIdentity},
     },
 };
+use trellis_testkit::process::free_port;
 use trellis_types::{NodeId, Priority, Seconds};
 
 /// How long anything may take that a town waits for.
@@ -60,16 +58,8 @@ struct Life {
 }
 
 fn free_address() -> String {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test processes start at different places, so that two rarely try the same port.
-    let start = u16::try_from(std::process::id() % 300).unwrap_or(0) * 60;
-    loop {
-        let port = 21_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return address.to_string();
-        }
-    }
+    let port = free_port().unwrap_or_else(|error| panic!("no port: {error}"));
+    SocketAddr::from(([127, 0, 0, 1], port)).to_string()
 }
 
 impl Folder {

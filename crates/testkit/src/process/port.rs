@@ -67,3 +67,41 @@ pub(super) fn listens(pid: u32, port: u16) -> bool {
         listening && this_port && sockets.contains(&format!("socket:[{inode}]"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Found on a busy machine: nodes of a test had ports that the kernel gives to outgoing
+    /// connections, and one was gone when its node started.
+    #[test]
+    fn no_port_is_one_that_the_kernel_gives_to_outgoing_connections() {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("a range");
+        let mut ends = range.split_whitespace().map(|end| end.parse::<u16>());
+        let (Some(Ok(first)), Some(Ok(last))) = (ends.next(), ends.next()) else {
+            panic!("no range: {range}");
+        };
+        for _ in 0..500 {
+            let base = free_base_port().expect("a port");
+            for port in base..base + 30 {
+                assert!(!(first..=last).contains(&port), "{port} is in {range}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_port_is_named_twice_soon() {
+        let named: Vec<u16> = (0..100)
+            .flat_map(|_| {
+                [
+                    free_port().expect("a port"),
+                    free_base_port().expect("a port"),
+                ]
+            })
+            .collect();
+        let different: BTreeSet<_> = named.iter().collect();
+        assert_eq!(different.len(), named.len(), "{named:?}");
+    }
+}

@@ -96,8 +96,6 @@ pub(crate) struct Pump<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) tickets: &'a mut Vec<Ticket>,
     pub(crate) draining: bool,
-    /// The node is on its way out: what has begun is brought to an end, no more.
-    pub(crate) leaving: bool,
     pub(crate) now: Instant,
     /// What could first be submitted before this is not submitted any more but told so.
     pub(crate) overdue: Option<Instant>,

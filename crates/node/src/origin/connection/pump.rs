@@ -61,7 +61,7 @@ impl Connection {
         }
         // The kick itself is not under way while it is held for its next portion.
         let kicking = self.slots[place].kicking;
-        if self.kicks || (kicking.rests(pump.now) && !pump.leaving) {
+        if self.kicks || (kicking.rests(pump.now) && !self.left) {
             return false;
         }
         let state = match &self.slots[place].call {
@@ -103,7 +103,7 @@ impl Connection {
             }
             Call::Put { .. } if overdue => State::Answered(Answer::Draining),
             // What it has done so far is done.
-            Call::Kick { .. } if (overdue || pump.leaving) && kicking.kicked > 0 => {
+            Call::Kick { .. } if (overdue || self.left) && kicking.kicked > 0 => {
                 State::Answered(Answer::Kicked(kicking.kicked))
             }
             _ if overdue => State::Answered(Answer::InternalError),
