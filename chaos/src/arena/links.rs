@@ -2,7 +2,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +46,8 @@ pub struct Links {
 struct Shared {
     /// By caller and called.
     links: Vec<Vec<Link>>,
+    /// Where each node listens now.
+    hosts: Vec<AtomicU8>,
     base: [u8; 3],
 }
 
@@ -70,6 +72,7 @@ impl Links {
         let [a, b, c, _] = network.own_address().octets();
         let shared = Arc::new(Shared {
             links: (0..nodes).map(|_| row()).collect(),
+            hosts: (0..nodes).map(|node| AtomicU8::new(host(node))).collect(),
             base: [a, b, c],
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -85,6 +88,11 @@ impl Links {
             runtime.spawn(accept(listener, called, Arc::clone(&shared)));
         }
         Ok(Self { runtime, shared })
+    }
+
+    /// From now on the node listens at another host.
+    pub(super) fn moved(&self, node: usize, to: u8) {
+        self.shared.hosts[node].store(to, Ordering::Relaxed);
     }
 
     /// From now on the link between two nodes behaves so, whoever called whom.
@@ -159,7 +167,8 @@ async fn carry(stream: TcpStream, caller: usize, called: usize, shared: Arc<Shar
     let onward = async {
         let socket = TcpSocket::new_v4()?;
         socket.bind(shared.at(host(caller) + CALLER_OFFSET, 0))?;
-        let to = shared.at(host(called), NodeProcess::PEER_PORT);
+        let to = shared.hosts[called].load(Ordering::Relaxed);
+        let to = shared.at(to, NodeProcess::PEER_PORT);
         socket.connect(to).await
     };
     // A refused call is refused here by closing: the caller sees a reset, as it would there.

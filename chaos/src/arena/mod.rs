@@ -380,6 +380,9 @@ impl Arena {
         self.network.give(host(node), new)?;
         self.peer_hosts[node] = new;
         self.nodes[node].launch().peer_host = Some(new);
+        if let Some(links) = &self.links {
+            links.moved(node, new);
+        }
         self.tell_names()
     }
 

@@ -2,10 +2,15 @@
 //! disk or its apply stands still.
 
 use std::{
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use futures::{
+    FutureExt,
+    future::{Fuse, FusedFuture},
+};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 use trellis_consensus::{Consensus, Position, blocking, fail_stop};
@@ -35,10 +40,22 @@ async fn watch_stalls(standing: &Standing, consensus: &Consensus) {
     let mut watch = StallWatch::default();
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Handing over takes seconds if it does not work. The looks go on meanwhile: one that comes late
+    // says that the process stood still.
+    let mut giving_up = pin!(Fuse::terminated());
     loop {
-        ticks.tick().await;
-        if *standing.stage.borrow() == Stage::Running {
-            watch_stall(&mut watch, standing, consensus).await;
+        tokio::select! {
+            biased;
+            () = &mut giving_up => continue,
+            _ = ticks.tick() => {}
+        }
+        if *standing.stage.borrow() != Stage::Running {
+            continue;
+        }
+        if let Some(what) = look(&mut watch, standing, consensus)
+            && giving_up.is_terminated()
+        {
+            giving_up.set(give_up(what, standing, consensus).fuse());
         }
     }
 }
@@ -67,7 +84,12 @@ async fn keep_house(standing: Arc<Standing>, consensus: Consensus) {
     }
 }
 
-async fn watch_stall(watch: &mut StallWatch, standing: &Standing, consensus: &Consensus) {
+/// What stands still, so that this node should not lead.
+fn look(
+    watch: &mut StallWatch,
+    standing: &Standing,
+    consensus: &Consensus,
+) -> Option<&'static str> {
     let metrics = consensus.metrics();
     let progress = Progress {
         submitted: metrics.last_log.unwrap_or_default(),
@@ -76,30 +98,33 @@ async fn watch_stall(watch: &mut StallWatch, standing: &Standing, consensus: &Co
         applied: metrics.applied.unwrap_or_default(),
         oldest_write: standing.disk.oldest_write(),
     };
-    match watch.look(crate::since(standing.started), progress) {
+    let what = match watch.look(crate::since(standing.started), progress) {
         StallVerdict::Fatal => {
             fail_stop("a log write has been outstanding for 10 s and counts as failed");
+            return None;
         }
-        StallVerdict::HandOver(what) => {
-            standing.stalled.store(true, Ordering::Relaxed);
-            consensus.may_stand(false);
-            if consensus.role().borrow().leads().is_some() {
-                let council = changes::council(standing, consensus);
-                match council.successor(None) {
-                    Some(to) => {
-                        error!(what, %to, "does not move: handing leadership over");
-                        if let Err(refused) = changes::hand_over(standing, consensus, to).await {
-                            warn!(%refused, "still leading");
-                        }
-                    }
-                    None => warn!(what, "does not move, and no other voter is present"),
-                }
+        StallVerdict::HandOver(what) => Some(what),
+        StallVerdict::Moving => None,
+    };
+    standing.stalled.store(what.is_some(), Ordering::Relaxed);
+    consensus.may_stand(what.is_none() && standing.is_willing());
+    what
+}
+
+/// Hands leadership over, if this node has it and there is somebody to take it.
+async fn give_up(what: &'static str, standing: &Standing, consensus: &Consensus) {
+    if consensus.role().borrow().leads().is_none() {
+        return;
+    }
+    let council = changes::council(standing, consensus);
+    match council.successor(None) {
+        Some(to) => {
+            error!(what, %to, "does not move: handing leadership over");
+            if let Err(refused) = changes::hand_over(standing, consensus, to).await {
+                warn!(%refused, "still leading");
             }
         }
-        StallVerdict::Moving => {
-            standing.stalled.store(false, Ordering::Relaxed);
-            consensus.may_stand(standing.is_willing());
-        }
+        None => warn!(what, "does not move, and no other voter is present"),
     }
 }
 
