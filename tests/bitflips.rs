@@ -457,6 +457,39 @@ fn a_replica_whose_state_differs_takes_itself_out_until_it_is_rebuilt() {
     assert!(town.folder(victim).join("evidence").exists());
 }
 
+/// Found under load: the process saw that its folder was being rebuilt, found it in use, and ended,
+/// and the answer of `trellis rebuild` with it.
+#[test]
+fn a_node_that_is_out_waits_for_whoever_rebuilds_it() {
+    let town = Town::new();
+    let victim = Roles::of(&town.cluster).followers[0];
+    let folder = town.folder(victim);
+    town.kill(victim);
+    fs::write(folder.join("state/CURRENT"), "nonsense").expect("it is written");
+    let quarantined = || {
+        let seen = status(town.cluster.admin_address(victim)).map_err(|it| it.to_string())?;
+        let why = seen["quarantined"].as_str().map(str::to_owned);
+        why.ok_or_else(|| seen.to_string())
+    };
+    println!("  out: {}", patiently("quarantine", quarantined));
+    let process = town.cluster.pid(victim).expect("it lives");
+
+    // Somebody rebuilds it, on a disk that takes its time.
+    let lock = fs::File::options().write(true).open(folder.join("LOCK"));
+    let lock = lock.expect("a lock");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("nobody has it");
+    fs::write(folder.join("quarantine"), "rebuilding 7\nspoilt\n").expect("it is written");
+    for look in 0..20 {
+        thread::sleep(Duration::from_millis(100));
+        assert!(quarantined().is_ok(), "look {look}: {:?}", quarantined());
+    }
+    drop(lock);
+    town.wait_for_peace();
+    assert_eq!(town.cluster.pid(victim).expect("it lives"), process);
+    town.wait_for_all(victim);
+    assert!(folder.join("evidence/7/log").exists());
+}
+
 fn id(town: &Town, node: u16) -> Value {
     status(town.cluster.admin_address(node)).expect("it lives")["node"].clone()
 }

@@ -91,7 +91,7 @@ struct Story {
 
 impl Story {
     fn begin(client: &'static str, worker: SocketAddr, producer: SocketAddr) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+        let folder = Path::new("clients");
         let child = Command::new("sh")
             .arg(folder.join("run.sh"))
             .arg(client)

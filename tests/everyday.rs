@@ -73,7 +73,7 @@ fn every_metric_stands_in_the_operators_document() {
     let binary = trellis_binary().expect("the binary was built");
     let cluster = Cluster::start(&binary, 1).expect("a cluster");
     let metrics = get(cluster.admin_address(0), "/metrics").expect("metrics");
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let document = Path::new("../docs/operations.md");
     let document = fs::read_to_string(document).expect("the document");
     let names = metrics
         .lines()

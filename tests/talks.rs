@@ -21,7 +21,7 @@ const EDGES: u32 = 147;
 const BEANSTALKD: &str = "/usr/bin/beanstalkd";
 
 fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(".")
 }
 
 /// All talks, or those whose title or file holds `TRELLIS_TALK`.

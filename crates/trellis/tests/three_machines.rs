@@ -28,7 +28,7 @@ impl Drop for Killed {
 
 /// The block of that language in the section about three machines.
 fn example(language: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let page = Path::new("../../docs/operations.md");
     let page = fs::read_to_string(page).expect("the page");
     let (_, section) = page.split_once("## Three machines").expect("the section");
     let (_, block) = section

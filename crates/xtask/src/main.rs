@@ -6,7 +6,7 @@ mod seeded;
 mod suite;
 mod tidy;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <command>
@@ -37,8 +37,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's folder: two above this crate's.
+/// The workspace's folder: two above this crate's, which cargo names to what it runs. Not the one of
+/// the build: checkouts that share a target folder share this binary.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    let built = || env!("CARGO_MANIFEST_DIR").into();
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
+    here.ancestors().nth(2).unwrap_or(&here).to_path_buf()
 }

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     pin::Pin,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use prometheus_client::registry::Registry;
@@ -131,6 +131,9 @@ pub(super) async fn run(
 /// How often a process without a node looks whether its folder was rebuilt.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How long a rebuilding may take that has begun: some names are changed and synced.
+const REBUILDING_MAX: Duration = Duration::from_secs(60);
+
 /// Opens the data folder; `None` if the process was told to stop meanwhile.
 ///
 /// A quarantined folder is not opened. The process stays, so that probes and people can ask it
@@ -140,6 +143,7 @@ async fn open(
     signals: &mut Signals,
     out: &watch::Sender<Option<String>>,
 ) -> Result<Option<Opened>, Ended> {
+    let mut rebuilding = None;
     loop {
         let opening = tokio::task::spawn_blocking({
             let folder = settings.data_dir.clone();
@@ -155,7 +159,20 @@ async fn open(
             () = told_to_stop(signals) => return Ok(None),
         };
         match opened {
-            Ok(opened) => return Ok(Some(opened)),
+            Ok(opened) => {
+                out.send_replace(None);
+                return Ok(Some(opened));
+            }
+            // Whoever rebuilds the folder, this process or a command, is at it and is to be waited
+            // for: an end now would take its answer along.
+            Err(OpenError::InUse { .. })
+                if rebuilding.is_some_and(|since: Instant| since.elapsed() < REBUILDING_MAX) =>
+            {
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    () = told_to_stop(signals) => return Ok(None),
+                }
+            }
             Err(OpenError::Quarantined { why, .. }) => {
                 tracing::error!(
                     why,
@@ -169,7 +186,7 @@ async fn open(
                     () = rebuilt(&settings.data_dir) => {}
                     () = told_to_stop(signals) => return Ok(None),
                 }
-                out.send_replace(None);
+                rebuilding = Some(Instant::now());
                 refuse_to_stay_alone(settings, is_to_be_new(&settings.data_dir))?;
             }
             Err(refused) => return Err(storage::refused(refused)),
@@ -177,7 +194,7 @@ async fn open(
     }
 }
 
-/// Resolves when the folder is not quarantined any more.
+/// Resolves when the folder is rebuilt, or begins to be.
 async fn rebuilt(folder: &Path) {
     let is_damaged = || match Quarantine::read(folder) {
         Ok(note) => note.is_some_and(|note| note.kind == QuarantineKind::Damaged),
