@@ -1,4 +1,11 @@
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt, stream, stream::BoxStream};
 use openraft::{Raft, SnapshotMeta, async_runtime::watch::WatchReceiver};
@@ -208,13 +215,41 @@ impl Reception {
             }
             (Err(error), _) => return Err(disk(error)),
         };
+        let end = self.meta.last_log_id.map_or(0, |last| last.index);
+        let installed = Arc::new(AtomicBool::new(false));
         let snapshot = RaftSnapshot {
             meta: self.meta,
-            snapshot: SnapshotTransfer::Received(receiver),
+            snapshot: SnapshotTransfer::Received {
+                snapshot: receiver,
+                installed: Arc::clone(&installed),
+            },
         };
-        let installed = self.raft.install_full_snapshot(self.vote, snapshot).await;
-        Ok(vote_to(installed.map_err(stopped)?.vote))
+        let answer = self.raft.install_full_snapshot(self.vote, snapshot).await;
+        let answer = answer.map_err(stopped)?;
+        if !installed.load(Ordering::Acquire) && answer.vote <= self.vote {
+            until_written(&self.raft, end, self.stall).await?;
+        }
+        Ok(vote_to(answer.vote))
     }
+}
+
+/// Waits until this node's log is on its disk up to `index`, which it has committed.
+///
+/// The leader takes the answer to a snapshot for "all that on disk". A follower whose disk hangs has
+/// committed what it was sent, has none of it there yet, and needs no snapshot of it.
+async fn until_written(raft: &RaftHandle, index: u64, limit: Duration) -> Result<(), Status> {
+    let mut progress = raft.watch_log_progress();
+    // Nothing was written since the start: then all of the log is on disk.
+    let written = progress.wait_until(|point| {
+        let last = point.as_ref().and_then(|point| point.last_log_id);
+        last.is_none_or(|last| last.index >= index)
+    });
+    let late = |_| Status::unavailable("what the snapshot holds is not on this disk yet");
+    timeout(limit, written)
+        .await
+        .map_err(late)?
+        .map_err(|_| Status::unavailable("this node stops"))?;
+    Ok(())
 }
 
 async fn next_part(parts: &mut Parts, stall: Duration) -> Result<Option<Part>, Status> {

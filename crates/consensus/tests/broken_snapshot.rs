@@ -209,3 +209,63 @@ async fn a_broken_transfer_goes_on_where_it_broke() {
     );
     node.consensus.shutdown().await;
 }
+
+/// Found by simulation: openraft needs no snapshot of what it has committed, and said so at once; the
+/// leader took that for "on disk". When the disk failed, the node came back with less than others had
+/// seen of it, and was refused as an older copy of itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_whose_disk_hangs_does_not_say_that_it_has_what_a_snapshot_holds() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.open_origin().await;
+    cluster.put(3).await;
+    let leader = cluster.leader().await;
+    let term = cluster.roles()[&leader].leads().expect("it leads");
+    let follower = (1..=3).find(|id| *id != leader).expect("another");
+    cluster.node(follower).log.hold_syncs(true);
+    let index = cluster.propose(puts(4, 16, b"x")).await;
+    eventually("committed, and not on disk", || {
+        match cluster.node(follower).consensus.committed() {
+            committed if committed >= index => Ok(()),
+            committed => Err(format!("{committed} of {index}")),
+        }
+    })
+    .await;
+    let node = cluster.node(leader);
+    node.consensus.snapshot().await;
+    let snapshot = eventually("snapshot", || {
+        let current = node.state.current_snapshot().expect("a sound state");
+        let newest = current.filter(|snapshot| snapshot.position().index >= index);
+        newest.ok_or_else(|| "none".to_owned())
+    })
+    .await;
+
+    let vote = pb::Vote {
+        term,
+        node: leader,
+        committed: true,
+    };
+    let length = snapshot.files()[0].len;
+    let offsets = (0..).map(|nth| nth * CHUNK);
+    let chunks = offsets.take_while(|offset| *offset < length);
+    let parts: Vec<_> = std::iter::once(manifest(&*snapshot, vote))
+        .chain(chunks.map(|offset| chunk(&*snapshot, offset)))
+        .map(Ok)
+        .collect();
+    let consensus = cluster.node(follower).consensus.clone();
+    let replies = consensus.front().snapshot(stream::iter(parts));
+    let replies = replies.expect("it runs");
+    let written = move || consensus.written().map_or(0, |position| position.index);
+    let answered = tokio::spawn(async move {
+        let replies: Vec<_> = replies.collect().await;
+        (replies, written())
+    });
+    // As long as the disk hangs.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(!answered.is_finished(), "{:?}", answered.await);
+    cluster.node(follower).log.hold_syncs(false);
+    let (replies, written) = answered.await.expect("replies");
+    let last = replies.into_iter().next_back().expect("a reply");
+    assert_eq!(last.expect("an answer").reply, Some(Reply::Vote(vote)));
+    assert!(written >= index, "{written} of {index}");
+    cluster.shutdown().await;
+}

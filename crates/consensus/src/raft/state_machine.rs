@@ -3,7 +3,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -50,7 +50,13 @@ pub enum SnapshotTransfer {
     /// One of this node.
     Built(Arc<dyn Snapshot>),
     /// One that came from the leader; complete and verified.
-    Received(Box<dyn SnapshotReceiver>),
+    Received {
+        /// What holds it.
+        snapshot: Box<dyn SnapshotReceiver>,
+        /// Set when it has taken the state's place, on disk. openraft takes none that this node has
+        /// committed already, and says the same of it.
+        installed: Arc<AtomicBool>,
+    },
 }
 
 /// A snapshot as openraft handles it.
@@ -260,12 +266,18 @@ impl StateMachine {
         transfer: SnapshotTransfer,
     ) -> io::Result<()> {
         let expected = Position::from(expected.ok_or(io::ErrorKind::InvalidData)?);
-        let received = match transfer {
-            SnapshotTransfer::Received(received) => received,
-            SnapshotTransfer::Built(snapshot) => self.copy(snapshot).await?,
+        let (received, installed) = match transfer {
+            SnapshotTransfer::Received {
+                snapshot,
+                installed,
+            } => (snapshot, Some(installed)),
+            SnapshotTransfer::Built(snapshot) => (self.copy(snapshot).await?, None),
             SnapshotTransfer::Empty => return Err(io::ErrorKind::InvalidData.into()),
         };
         let loaded = self.store.install(received, expected).await?;
+        if let Some(installed) = installed {
+            installed.store(true, Ordering::Release);
+        }
         if loaded.applied != Some(expected) {
             let found = loaded.applied.unwrap_or_default();
             return Err(io::Error::other(format!(

@@ -159,7 +159,7 @@ fn a_snapshot_of_a_state_that_was_damaged_unnoticed_is_refused_and_not_installed
     let there = hasty();
     let other = Replica::new(&there);
     let digest = other.machine.digest();
-    let (mut refused, mut tables) = (0, 0..1);
+    let (mut refused, mut found_there, mut tables) = (0, 0, 0..1);
     while let Some(nth) = tables.next() {
         let here = hasty();
         let node = busy(&here);
@@ -174,7 +174,8 @@ fn a_snapshot_of_a_state_that_was_damaged_unnoticed_is_refused_and_not_installed
         fs::write(state.join(&found[nth]), bytes).unwrap();
         let building = node.begin_snapshot();
         let Ok(snapshot) = node.block_on(building) else {
-            // The sender has found it.
+            // The sender has found it: its own house-keeping may have read the table just then.
+            found_there += 1;
             continue;
         };
         match send(snapshot.as_ref(), other.opened.state.as_ref(), |_, _| {}) {
@@ -186,7 +187,11 @@ fn a_snapshot_of_a_state_that_was_damaged_unnoticed_is_refused_and_not_installed
             Ok(received) => drop(received),
         }
     }
-    assert!(refused >= 2, "{refused} of {}", tables.end);
+    assert!(
+        refused >= 1 && refused + found_there >= 2,
+        "{refused} refused, {found_there} found by the sender, of {}",
+        tables.end
+    );
     assert_eq!(there.failures(), [""; 0], "the sender is to blame");
     assert_eq!(names(&there.path().join("snapshots")), [""; 0]);
     other.settle();
