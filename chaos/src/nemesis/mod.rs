@@ -104,6 +104,10 @@ pub struct Kind {
     pub slow: bool,
     /// Whether it may run inside another one: it mends itself whatever else is broken.
     pub light: bool,
+    /// Whether processes die of it.
+    pub kills: bool,
+    /// Whether a process may not be killed meanwhile: it would not go before the kernel has an answer of its disk.
+    pub unkillable: bool,
     /// Makes one.
     pub make: fn() -> Box<dyn Nemesis>,
 }
@@ -131,12 +135,24 @@ impl Kind {
             outage: false,
             slow: false,
             light: false,
+            kills: false,
+            unkillable: false,
             make,
         }
     }
 
     const fn light(mut self) -> Self {
         self.light = true;
+        self
+    }
+
+    const fn kills(mut self) -> Self {
+        self.kills = true;
+        self
+    }
+
+    const fn unkillable(mut self) -> Self {
+        self.unkillable = true;
         self
     }
 
@@ -179,19 +195,19 @@ impl Kind {
 /// All sorts there are, by fault number.
 #[rustfmt::skip]
 pub const KINDS: &[Kind] = &[
-    Kind::new("kill-leader", 1, "kill -9 of the leader", || Box::new(kills::Kill::leader())).light(),
-    Kind::new("kill-leaders", 2, "kill -9 of whoever leads, again and again, faster than recovery", || Box::new(kills::Again::default())).light(),
-    Kind::new("kill-follower", 3, "kill -9 of a follower", || Box::new(kills::Kill::follower())).light(),
-    Kind::new("kill-both", 3, "kill -9 of a follower, and of the leader while the follower catches up", || Box::new(kills::Both)),
-    Kind::new("kill-all", 4, "kill -9 of all nodes at once, started again in any order", || Box::new(kills::Several::of(3))).outage(),
-    Kind::new("kill-two", 5, "kill -9 of two of three", || Box::new(kills::Several::of(2))).outage(),
+    Kind::new("kill-leader", 1, "kill -9 of the leader", || Box::new(kills::Kill::leader())).light().kills(),
+    Kind::new("kill-leaders", 2, "kill -9 of whoever leads, again and again, faster than recovery", || Box::new(kills::Again::default())).light().kills(),
+    Kind::new("kill-follower", 3, "kill -9 of a follower", || Box::new(kills::Kill::follower())).light().kills(),
+    Kind::new("kill-both", 3, "kill -9 of a follower, and of the leader while the follower catches up", || Box::new(kills::Both)).kills(),
+    Kind::new("kill-all", 4, "kill -9 of all nodes at once, started again in any order", || Box::new(kills::Several::of(3))).outage().kills(),
+    Kind::new("kill-two", 5, "kill -9 of two of three", || Box::new(kills::Several::of(2))).outage().kills(),
     Kind::new("freeze-leader", 6, "SIGSTOP of the leader past an election", || Box::new(freezes::Freeze::leader(4))).light(),
     Kind::new("freeze-leader-long", 6, "SIGSTOP of the leader past its lease", || Box::new(freezes::Freeze::leader(13))),
     Kind::new("freeze-follower", 7, "SIGSTOP of a follower", || Box::new(freezes::Freeze::follower(4))).light(),
     Kind::new("freeze-install", 7, "SIGSTOP of a follower while it is sent a snapshot", || Box::new(snapshots::Install::frozen())),
     Kind::new("terminate-leader", 8, "SIGTERM of the leader", || Box::new(restarts::Terminate)),
     Kind::new("drain", 8, "`drain` of the leader, which is then stopped", || Box::new(restarts::Drain)),
-    Kind::new("kill-saving", 9, "kill -9 while a snapshot is being made", || Box::new(snapshots::KillSaving)),
+    Kind::new("kill-saving", 9, "kill -9 while a snapshot is being made", || Box::new(snapshots::KillSaving)).kills(),
     Kind::new("silence-leader", 12, "the leader's packets go nowhere", || Box::new(partitions::Cut::leader_alone())).light(),
     Kind::new("silence-follower", 12, "a follower's packets go nowhere", || Box::new(partitions::Cut::follower_alone())).light(),
     Kind::new("deaf-leader", 13, "nothing from the others reaches the leader; they hear it", || Box::new(partitions::Cut::deaf_leader())).light(),
@@ -210,7 +226,7 @@ pub const KINDS: &[Kind] = &[
     Kind::new("clock-strobe", 25, "a wall clock jumps by 30 s to and fro", || Box::new(clocks::Strobe::default())).clocks(),
     Kind::new("clock-pause", 25, "the leader is paused, and its wall clock is 5 minutes on when it wakes", || Box::new(clocks::Pause::default())).clocks(),
     Kind::new("sync-fails", 27, "one fsync of a leader's log fails", || Box::new(disks::SyncFails::default())).disks(),
-    Kind::new("sync-hangs", 28, "fsync of the leader's log hangs", || Box::new(disks::SyncHangs::default())).disks().slow(),
+    Kind::new("sync-hangs", 28, "fsync of the leader's log hangs", || Box::new(disks::SyncHangs::default())).disks().slow().unkillable(),
     Kind::new("disk-slow", 29, "a follower's disk is a hundred times slower", || Box::new(disks::Slow::default())).disks().slow(),
     Kind::new("disk-low", 30, "a node's disk falls below its mark", || Box::new(room::Low::default())).volumes().slow(),
     Kind::new("disk-full", 30, "a node's disk is full to the last byte", || Box::new(room::Full::default())).volumes().slow(),

@@ -116,8 +116,8 @@ impl Cluster {
         Ok(figures)
     }
 
-    /// Asks for something at the admin port of node `index`.
-    pub(super) fn post(&self, index: u16, path: &str) -> anyhow::Result<()> {
+    /// Asks for something at the admin port of node `index`; what it answers.
+    pub(super) fn post(&self, index: u16, path: &str) -> anyhow::Result<String> {
         let port = self.base + 10 * index + ADMIN_ABOVE;
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -129,12 +129,9 @@ impl Cluster {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let status = answer.lines().next().unwrap_or_default();
-        ensure!(
-            status.contains(" 200"),
-            "{path}: {}",
-            answer.lines().last().unwrap_or(status)
-        );
-        Ok(())
+        let said = answer.lines().last().unwrap_or(status);
+        ensure!(status.contains(" 200"), "{path}: {said}");
+        Ok(said.to_owned())
     }
 
     pub(super) fn nodes(&self) -> u16 {

@@ -90,10 +90,20 @@ pub(super) fn storms(ground: &Ground) -> anyhow::Result<Vec<Verdict>> {
     let calm = cluster.load(&others(SECONDS))?;
     let (during, took) = in_storm(&cluster, LULL, || {
         let begun = Instant::now();
-        for node in 0..cluster.nodes() {
-            cluster.post(node, "/v1/snapshot")?;
-        }
-        Ok(begun.elapsed())
+        // All at once, each asked until it is written.
+        std::thread::scope(|scope| {
+            let ask = |node| cluster.post(node, "/v1/snapshot?wait=true");
+            let asked: Vec<_> = (0..cluster.nodes())
+                .map(|node| scope.spawn(move || ask(node)))
+                .collect();
+            for asked in asked {
+                let said = asked
+                    .join()
+                    .map_err(|_| anyhow::anyhow!("a thread died that asked for a snapshot"))??;
+                ensure!(said.contains("is written"), "a snapshot: {said}");
+            }
+            Ok(begun.elapsed())
+        })
     })?;
     verdicts.push(verdict(
         &format!("each node makes a snapshot of {} jobs", 2 * count),
