@@ -40,8 +40,9 @@ pub(crate) fn instance_options() -> (Options, Troubles) {
                     tracing::error!(line, "RocksDB");
                 }
                 LogLevel::Warn => tracing::warn!(line, "RocksDB"),
+                // A thousand lines of options at each start.
                 LogLevel::Debug | LogLevel::Info | LogLevel::Header => {
-                    tracing::debug!(line, "RocksDB")
+                    tracing::trace!(line, "RocksDB")
                 }
             }
         },

@@ -71,7 +71,7 @@ pub(crate) fn rebuild(admin: &NodeArgs, data_dir: Option<&Path>, force: bool) ->
     }
     let evidence = trellis_store::rebuild(folder).map_err(storage::refused)?;
     print(&format!(
-        "what it held is in {}; started again, this node joins its cluster as a new member\n",
+        "what it held is in {}; started again with initial_members or join, this node joins its cluster as a new member\n",
         evidence.display()
     ));
     Ok(())

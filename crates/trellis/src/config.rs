@@ -134,6 +134,12 @@ impl Mistake {
             allowed: allowed.into(),
         }
     }
+
+    /// With the reason for a bound, for one that comes from another key.
+    pub(crate) fn because(mut self, why: &str) -> Self {
+        self.allowed = format!("{} ({why})", self.allowed);
+        self
+    }
 }
 
 impl fmt::Display for Mistake {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::Signal;
 use tokio::{
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
@@ -143,6 +144,7 @@ impl Local {
         let mut interrupt = listen_for(SignalKind::interrupt())?;
         let mut terminate = listen_for(SignalKind::terminate())?;
         let mut hang_up = listen_for(SignalKind::hangup())?;
+        let mut refuse_puts = listen_for(SignalKind::user_defined1())?;
 
         let (tell, mut happenings) = mpsc::channel(64);
         let mut pids: Vec<Option<u32>> = vec![None; self.nodes.len()];
@@ -165,6 +167,11 @@ impl Local {
                 _ = interrupt.recv() => None,
                 _ = terminate.recv() => None,
                 _ = hang_up.recv() => None,
+                _ = refuse_puts.recv() => {
+                    say!("SIGUSR1: every node is told to refuse puts until it is started again");
+                    tell_all(&pids, Signal::USR1);
+                    continue;
+                }
             };
             let Some(happening) = happening else { break };
             match happening {
@@ -323,24 +330,28 @@ async fn over(is_over: &mut tokio::sync::watch::Receiver<bool>) {
     let _ = is_over.wait_for(|over| *over).await;
 }
 
+/// Sends a signal to every node that runs.
+fn tell_all(pids: &[Option<u32>], what: Signal) {
+    for pid in pids.iter().flatten() {
+        let pid = i32::try_from(*pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended this moment.
+            let _ = rustix::process::kill_process(pid, what);
+        }
+    }
+}
+
 /// Stops all nodes: in good order, then at once, then by force.
 async fn stop(pids: &mut [Option<u32>], happenings: &mut mpsc::Receiver<Happening>) {
-    use rustix::process::Signal;
     let steps = [
         (Signal::TERM, STOP_POLITELY),
         (Signal::TERM, STOP_WITHIN),
         (Signal::KILL, STOP_WITHIN),
     ];
     for (what, within) in steps {
-        for pid in pids.iter().flatten() {
-            let pid = i32::try_from(*pid)
-                .ok()
-                .and_then(rustix::process::Pid::from_raw);
-            if let Some(pid) = pid {
-                // It may have ended this moment.
-                let _ = rustix::process::kill_process(pid, what);
-            }
-        }
+        tell_all(pids, what);
         let all_over = async {
             while pids.iter().any(Option::is_some) {
                 match happenings.recv().await {

@@ -7,7 +7,7 @@ use trellis_types::limits;
 use crate::config::{Config, Mistake, Said};
 use checks::{
     address, check_filter, check_name, check_user, differ, host_name, host_port, parse_listen,
-    quoted, seconds, within,
+    quoted, reachable, seconds, within,
 };
 
 /// What the configuration means: checked once at start-up. Holding one is the proof.
@@ -164,6 +164,12 @@ impl Settings {
             config.peer_listen.clone()
         };
         host_port("peer_address", &peer_address)?;
+        let others = initial_members
+            .iter()
+            .filter(|(member, _)| **member != name)
+            .map(|(_, address)| address)
+            .chain(&config.join);
+        reachable(&peer_address, others)?;
         if initial_members.is_empty() && config.join.is_empty() {
             initial_members.insert(name.clone(), peer_address.clone());
         }
@@ -199,20 +205,23 @@ impl Settings {
             config.election_min_ms,
             heartbeat * 2,
             60_000,
-        )?;
+        )
+        .map_err(|mistake| mistake.because("twice heartbeat_ms is the least"))?;
         let longest = within(
             "election_max_ms",
             config.election_max_ms,
             shortest + 1,
             120_000,
-        )?;
+        )
+        .map_err(|mistake| mistake.because("more than election_min_ms"))?;
         // A lease shorter than an election would expire the sessions of living nodes.
         let lease = within(
             "node_lease_ms",
             config.node_lease_ms,
             longest * 2,
             3_600_000,
-        )?;
+        )
+        .map_err(|mistake| mistake.because("twice election_max_ms is the least"))?;
         let connections = within(
             "connections_max",
             config.connections_max as u64,
@@ -357,6 +366,41 @@ mod tests {
         );
     }
 
+    /// Recorded in the membership, such an address is each reader's own machine.
+    #[test]
+    fn an_address_that_leads_nobody_here_is_a_mistake() {
+        let allowed = "allowed is HOST:PORT at which the other nodes find this one; it is that of \
+                       initial_members, else peer_listen, unless peer_address says another";
+        let unspecified = |config: &mut Config| config.peer_listen = "0.0.0.0:11301".into();
+        assert_eq!(
+            check(unspecified).expect_err("nobody's address"),
+            format!("configuration: peer_address is 0.0.0.0:11301; {allowed}")
+        );
+        assert!(check(|config| config.peer_listen = "[::]:11301".into()).is_err());
+        let found = check(|config| {
+            unspecified(config);
+            config.peer_address = "queue-0.example:11301".into();
+        });
+        assert!(found.is_ok(), "a name is asked when somebody connects");
+        let found = check(|config| config.join = vec!["10.0.0.1:11301".into()]);
+        assert_eq!(
+            found.expect_err("loopback"),
+            format!(
+                "configuration: peer_address is 127.0.0.1:11301, which 10.0.0.1:11301 can't reach; {allowed}"
+            )
+        );
+        let members = |own: &str| {
+            check(|config| {
+                config.initial_members = vec![
+                    format!("trellis-0={own}"),
+                    "trellis-1=10.0.0.2:11301".into(),
+                ];
+            })
+        };
+        assert!(members("127.0.0.1:11301").is_err());
+        assert!(members("10.0.0.1:11301").is_ok());
+    }
+
     #[test]
     fn what_serve_would_not_do_as_meant_is_a_mistake() {
         for (log, sound) in [
@@ -398,7 +442,14 @@ mod tests {
         let found = check(|config| config.election_max_ms = 400);
         assert_eq!(
             found.expect_err("shorter than the shortest"),
-            "configuration: election_max_ms is 400; allowed is a whole number from 501 to 120000"
+            "configuration: election_max_ms is 400; allowed is a whole number from 501 to 120000 \
+             (more than election_min_ms)"
+        );
+        let found = check(|config| config.heartbeat_ms = 1000);
+        assert_eq!(
+            found.expect_err("no time for two of them"),
+            "configuration: election_min_ms is 500; allowed is a whole number from 2000 to 60000 \
+             (twice heartbeat_ms is the least)"
         );
         assert!(
             check(|config| config.node_lease_ms = 1000).is_err(),

@@ -462,8 +462,14 @@ fn told_by_sigusr1_a_node_refuses_puts_and_does_everything_else() {
     says(&mut client, "put 0 0 60 1\r\na\r\n");
     hears(&mut client, "INSERTED 1\r\n");
     node.told(Signal::USR1);
+    puts_are_refused(&mut client);
+    says(&mut client, "reserve\r\n");
+    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+}
+
+fn puts_are_refused(client: &mut TcpStream) {
     within("puts are refused", || {
-        says(&mut client, "put 0 0 60 1\r\nb\r\n");
+        says(client, "put 0 0 60 1\r\nb\r\n");
         let mut word = [0; 10];
         client.read_exact(&mut word).expect("an answer");
         if &word == b"DRAINING\r\n" {
@@ -477,8 +483,22 @@ fn told_by_sigusr1_a_node_refuses_puts_and_does_everything_else() {
         }
         None
     });
-    says(&mut client, "reserve\r\n");
-    hears(&mut client, "RESERVED 1 1\r\na\r\n");
+}
+
+#[test]
+fn a_local_cluster_leaves_a_folder_of_somebody_else_alone() {
+    let folder = temporary_folder().expect("a folder");
+    std::fs::write(folder.path().join("passwd"), "theirs").expect("a file");
+    let port = free_base_port().expect("a port").to_string();
+    let path = folder.path().display().to_string();
+    let (code, said) = ends(&["local", "--data-dir", &path, "--base-port", &port]);
+    assert_eq!((code, said.lines().count()), (76, 1), "{said}");
+    assert!(
+        said.contains("passwd") && said.contains("--data-dir"),
+        "{said}"
+    );
+    let left = std::fs::read_dir(folder.path()).expect("it is there");
+    assert_eq!(left.count(), 1, "nothing was added");
 }
 
 #[test]
@@ -521,6 +541,12 @@ fn a_local_cluster_restarts_what_dies_and_takes_its_nodes_with_it() {
     ]);
     assert_eq!((code, said.lines().count()), (73, 1), "{said}");
     assert!(said.contains("is running already"), "{said}");
+
+    // Its nodes are told what it is told.
+    cluster.told(Signal::USR1);
+    for distance in [0, 10, 20] {
+        puts_are_refused(&mut cluster.client(distance));
+    }
 
     // However it ends, nothing is left behind.
     cluster.told(Signal::INT);

@@ -23,7 +23,7 @@ use crate::{
     StateStore, Transport, VoterClock,
     acks::Acks,
     clocks::Clocks,
-    raft::{Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
+    raft::{Addresses, Applied, LeaderId, Network, Responder, StateMachine, TypeConfig, VoteOf},
     reads::Reads,
 };
 
@@ -43,6 +43,7 @@ struct Inner {
     store: Arc<dyn StateStore>,
     clocks: Arc<Clocks>,
     acks: Arc<Acks>,
+    addresses: Addresses,
     reads: Reads,
     role: watch::Sender<Role>,
     /// What log and state held before Raft ran; openraft tells nothing until it runs.
@@ -89,6 +90,7 @@ impl Consensus {
         let applied = machine.applied();
         let clocks = Arc::new(Clocks::default());
         let acks = Arc::new(Acks::default());
+        let addresses = Addresses::default();
         let distrusted = Arc::new(AtomicBool::new(false));
         let network = Network {
             me,
@@ -96,6 +98,7 @@ impl Consensus {
             transport,
             clocks: clocks.clone(),
             acks: acks.clone(),
+            addresses: addresses.clone(),
             distrusted: distrusted.clone(),
         };
         let raft = Raft::build(me, config, network, log, machine)
@@ -118,6 +121,7 @@ impl Consensus {
             store: state,
             clocks,
             acks,
+            addresses,
             reads: Reads::default(),
             role: watch::Sender::new(Role::Stopped),
             at_rest,
@@ -143,6 +147,12 @@ impl Consensus {
             self.0.raft.clone(),
             self.0.store.clone(),
         ));
+    }
+
+    /// The member `id` says that it is at `address` (host:port), whatever the membership says: Raft
+    /// looks for it there until a newer membership has its address. True if that is news.
+    pub fn moved(&self, id: NodeId, address: &str) -> bool {
+        self.0.addresses.moved(id, address)
     }
 
     /// This node.

@@ -18,11 +18,16 @@ use crate::{
     raft::{StateMachine, TypeConfig},
 };
 
-/// Publishes the role for as long as Raft lives, and ends the process if a failed disk ended Raft.
+/// Publishes the role, and where the members are, for as long as Raft lives, and ends the process if
+/// a failed disk ended Raft.
 pub(super) async fn watch_role(this: Consensus) {
     let mut server = this.0.raft.server_metrics();
     loop {
-        let role = role(&server.borrow_watched());
+        let role = {
+            let server = server.borrow_watched();
+            this.0.addresses.learn(&server.membership_config);
+            role(&server)
+        };
         this.0
             .role
             .send_if_modified(|known| std::mem::replace(known, role) != role);

@@ -1,5 +1,6 @@
 //! The types that openraft works with. The log half of the store needs them, and nobody else.
 
+mod addresses;
 mod convert;
 mod entry;
 mod network;
@@ -14,6 +15,7 @@ use openraft::{
 };
 use trellis_types::NodeId;
 
+pub(crate) use addresses::Addresses;
 pub(crate) use convert::{log_id_from, log_id_to, vote_from, vote_to};
 pub use entry::{BadEntry, Entry};
 pub(crate) use network::Network;

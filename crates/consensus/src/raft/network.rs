@@ -32,7 +32,7 @@ use trellis_rpc::pb::{
 use trellis_types::NodeId;
 
 use super::{
-    Contact, LogId, SnapshotTransfer, TypeConfig, VoteOf, convert, log_id_to,
+    Addresses, Contact, LogId, SnapshotTransfer, TypeConfig, VoteOf, convert, log_id_to,
     state_machine::{CHUNK_BYTES, RaftSnapshot},
     vote_to,
 };
@@ -53,6 +53,7 @@ pub(crate) struct Network {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) acks: Arc<Acks>,
+    pub(crate) addresses: Addresses,
     /// The state of this node must not be given to anybody.
     pub(crate) distrusted: Arc<AtomicBool>,
 }
@@ -61,7 +62,9 @@ impl Network {
     fn connection(&self, target: NodeId, contact: &Contact, heartbeats: bool) -> Connection {
         Connection {
             me: self.me,
-            target: contact.member(target),
+            target,
+            contact: contact.clone(),
+            addresses: self.addresses.clone(),
             heartbeats,
             settings: self.settings,
             transport: self.transport.clone(),
@@ -91,7 +94,10 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// Talks to one member. The transport keeps the kinds of messages apart.
 pub(crate) struct Connection {
     me: NodeId,
-    target: Member,
+    target: NodeId,
+    /// What openraft knew of it when the connection was made.
+    contact: Contact,
+    addresses: Addresses,
     /// Whether its appends are heartbeats: one request, one reply.
     heartbeats: bool,
     settings: ConsensusSettings,
@@ -102,6 +108,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Whom to connect to now: a member may have moved since the connection was made.
+    fn member(&self) -> Member {
+        self.addresses.of(self.target, &self.contact)
+    }
+
     /// Waits for an answer, but not for ever.
     async fn bounded<T>(
         &self,
@@ -127,7 +138,7 @@ impl Connection {
             TransportError::Timeout => Timeout {
                 action,
                 id: self.me,
-                target: self.target.id,
+                target: self.target,
                 timeout: limit,
             }
             .into(),
@@ -135,7 +146,7 @@ impl Connection {
     }
 
     fn nonsense(&self, what: &str) -> RPCError<TypeConfig> {
-        Unreachable::from_string(format!("{} answered {what}", self.target.id)).into()
+        Unreachable::from_string(format!("{} answered {what}", self.target)).into()
     }
 
     async fn ask_vote(
@@ -150,15 +161,16 @@ impl Connection {
             last_log: log_id_to(request.last_log_id),
             leadership_transfer: request.leadership_transfer,
         };
+        let target = self.member();
         let call = if pre {
-            self.transport.pre_vote(&self.target, request)
+            self.transport.pre_vote(&target, request)
         } else {
-            self.transport.vote(&self.target, request)
+            self.transport.vote(&target, request)
         };
         let reply = self.bounded(RPCTypes::Vote, limit, call).await?;
         // Before openraft hears of the vote: a new leader finds the clocks of its majority.
         if let Some(clock) = reply.clock {
-            self.clocks.heard(term, self.target.id, clock);
+            self.clocks.heard(term, self.target, clock);
         }
         let vote = reply
             .vote
@@ -180,7 +192,8 @@ impl Connection {
         let limit = limit.min(self.settings.heartbeat);
         let sent = Sent::now(&request);
         let request = append_request(request);
-        let call = self.transport.heartbeat(&self.target, request);
+        let target = self.member();
+        let call = self.transport.heartbeat(&target, request);
         let reply = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
         self.append_result(reply, sent)
     }
@@ -197,7 +210,7 @@ impl Connection {
         {
             Reply::Accepted(accepted) => {
                 // Before openraft counts it: whoever asks for a read index finds it.
-                self.acks.accepted(self.target.id, sent.term, sent.at);
+                self.acks.accepted(self.target, sent.term, sent.at);
                 Ok(Ok(convert::log_id_from(accepted.matched)))
             }
             Reply::Conflict(at) => Ok(Err(StreamAppendError::Conflict(
@@ -228,7 +241,8 @@ impl Connection {
             sending.lock().push_back(Sent::now(&request));
             append_request(request)
         });
-        let call = self.transport.append(&self.target, requests.boxed());
+        let target = self.member();
+        let call = self.transport.append(&target, requests.boxed());
         let replies = self.bounded(RPCTypes::AppendEntries, limit, call).await?;
         let waiting = Waiting { replies, owed };
         let results = stream::unfold(Some(waiting), move |waiting| async move {
@@ -391,7 +405,8 @@ impl RaftNetworkV2<TypeConfig> for Connection {
         });
         let mut cancel = std::pin::pin!(cancel);
         let action = RPCTypes::InstallSnapshot;
-        let call = self.transport.snapshot(&self.target, parts.boxed());
+        let target = self.member();
+        let call = self.transport.snapshot(&target, parts.boxed());
         let mut replies = tokio::select! {
             closed = &mut cancel => return Err(closed.into()),
             replies = self.bounded(action, self.settings.snapshot_stall, call) => replies?,
@@ -439,7 +454,8 @@ impl RaftNetworkV2<TypeConfig> for Connection {
             to: request.to_node_id().0,
             last_log: log_id_to(last_log),
         };
-        let call = self.transport.transfer_leader(&self.target, message);
+        let target = self.member();
+        let call = self.transport.transfer_leader(&target, message);
         // The target waits for its log to be flushed before it answers.
         let reply = self
             .bounded(RPCTypes::TransferLeader, option.hard_ttl(), call)
@@ -447,7 +463,7 @@ impl RaftNetworkV2<TypeConfig> for Connection {
         Ok(match reply.refused {
             None => Ok(()),
             Some(why) => {
-                tracing::info!(to = %self.target.id, %why, "a leadership transfer is refused");
+                tracing::info!(to = %self.target, %why, "a leadership transfer is refused");
                 Err(TransferLeaderError::LogNotFlushed {
                     expected: last_log,
                     actual: None,

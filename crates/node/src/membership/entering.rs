@@ -365,6 +365,7 @@ async fn ask_hello(standing: &Standing, id: NodeId, address: &str) -> Result<Hel
             .membership()
             .position
             .map(|position| position.index),
+        address: standing.me().address,
     };
     let asked = async {
         let mut peer = standing.peers.peer(id, address, Lane::Control)?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
-use tracing::warn;
+use tracing::{info, warn};
 use trellis_consensus::Member;
 use trellis_rpc::{Lane, pb, pb::peer_server::Peer, sender};
 use trellis_types::{NodeId, Run};
@@ -88,6 +88,14 @@ impl Peer for PeerService {
         if !same && ours.is_some() {
             let (ours, theirs) = (shown(ours), shown(theirs));
             warn!(ours, theirs, node = %asker, name = request.name, "hello from another cluster");
+        }
+        if theirs.is_some()
+            && theirs == ours
+            && let Some(consensus) = standing.consensus.get()
+            && consensus.moved(asker, &request.address)
+        {
+            let (name, address) = (request.name, request.address);
+            info!(node = %asker, name, address, "a member says that it is here now");
         }
         let known = if same {
             self.known(asker)

@@ -2,6 +2,7 @@ use std::{
     fs::{self, File},
     io,
     net::TcpListener,
+    path::Path,
 };
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,28 @@ struct Shape {
 }
 
 const FILE: &str = "local.toml";
+
+/// Looks whether nothing is in the folder but what a local cluster would put there.
+fn empty(folder: &Path) -> io::Result<Result<(), Ended>> {
+    let found = match fs::read_dir(folder) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(())),
+        Err(error) => return Err(error),
+    };
+    for item in found {
+        let name = item?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("node-") && name != "lost+found" {
+            return Ok(Err(Ended::new(
+                Exit::Foreign,
+                format!(
+                    "{} holds {name:?} and no cluster of `trellis local`: name another folder with --data-dir, or an empty one",
+                    folder.display()
+                ),
+            )));
+        }
+    }
+    Ok(Ok(()))
+}
 
 /// Looks whether all ports of a new cluster can be had.
 fn free(args: &LocalArgs) -> Result<(), Ended> {
@@ -74,6 +97,7 @@ pub(super) fn take(args: &LocalArgs) -> Result<Running, Ended> {
 /// # Errors
 ///
 /// [`Exit::Config`] with one sentence if they differ, [`Exit::Folder`] if the folder can't be used,
+/// [`Exit::Foreign`] if something else is in it,
 /// [`Exit::System`] if a new cluster's ports are in use; then nothing is written.
 fn check(args: &LocalArgs) -> Result<(), Ended> {
     let folder = &args.data_dir;
@@ -91,6 +115,7 @@ fn check(args: &LocalArgs) -> Result<(), Ended> {
     let found: Shape = match fs::read_to_string(&path) {
         Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error.message()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            empty(folder).map_err(|error| unusable(&error))??;
             // What a first start can't have is not to be all that the next one is allowed.
             free(args)?;
             let text = toml::to_string(&wanted).map_err(|error| unusable(&error))?;

@@ -1,7 +1,7 @@
 //! What a single value may be; each mistake names its key, what was found and what is allowed.
 
 use std::{
-    net::{SocketAddr, ToSocketAddrs as _},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     time::Duration,
 };
@@ -132,6 +132,36 @@ pub(super) fn host_port(key: &str, text: &str) -> Result<(), Mistake> {
         Ok(())
     } else {
         Err(Mistake::new(key, quoted(text), "HOST:PORT"))
+    }
+}
+
+/// The address that this node tells the others must lead to it from where they are. A name may; it
+/// is not looked up here.
+pub(super) fn reachable<'a>(
+    own: &str,
+    mut others: impl Iterator<Item = &'a String>,
+) -> Result<(), Mistake> {
+    let ip = |text: &str| -> Option<IpAddr> {
+        let (host, _) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').unwrap_or(host);
+        host.strip_suffix(']').unwrap_or(host).parse().ok()
+    };
+    let Some(here) = ip(own) else {
+        return Ok(());
+    };
+    let allowed = "HOST:PORT at which the other nodes find this one; it is that of initial_members, \
+                   else peer_listen, unless peer_address says another";
+    if here.is_unspecified() {
+        return Err(Mistake::new("peer_address", own, allowed));
+    }
+    let elsewhere = |other: &&String| ip(other).is_some_and(|other| !other.is_loopback());
+    match others.find(elsewhere) {
+        Some(other) if here.is_loopback() => Err(Mistake::new(
+            "peer_address",
+            format!("{own}, which {other} can't reach"),
+            allowed,
+        )),
+        _ => Ok(()),
     }
 }
 

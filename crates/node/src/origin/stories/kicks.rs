@@ -55,13 +55,14 @@ fn a_large_kick_takes_longer_than_a_command_may_and_is_not_late() {
     let mut story = Story::begins();
     delayed(&mut story, 3 * limits::KICK_PORTION_JOBS);
     let ann = story.client();
-    story.say(&ann, [Call::Kick { bound: 700 }]);
+    let bound = 3 * limits::KICK_PORTION_JOBS - 5;
+    story.say(&ann, [Call::Kick { bound }]);
     for _ in 0..4 {
         story.wait(3_000);
         story.hand();
         story.commit();
     }
-    assert_eq!(ann.hears(), ["Kicked(700)"]);
+    assert_eq!(ann.hears(), [format!("Kicked({bound})")]);
 }
 
 #[test]
@@ -87,7 +88,8 @@ fn a_large_kick_on_a_node_that_leaves_says_what_it_has_done() {
     let mut story = Story::begins();
     delayed(&mut story, 3 * limits::KICK_PORTION_JOBS);
     let ann = story.client();
-    story.say(&ann, [Call::Kick { bound: 700 }]);
+    let bound = 3 * limits::KICK_PORTION_JOBS - 5;
+    story.say(&ann, [Call::Kick { bound }]);
     for _ in 0..2 {
         story.hand();
         story.commit();
@@ -106,7 +108,8 @@ fn a_large_kick_rests_between_portions_while_others_work() {
     delayed(&mut story, 3 * limits::KICK_PORTION_JOBS);
     story.wait(10_000);
     let (ann, bob) = (story.client(), story.client());
-    story.say(&ann, [Call::Kick { bound: 700 }]);
+    let bound = 3 * limits::KICK_PORTION_JOBS - 5;
+    story.say(&ann, [Call::Kick { bound }]);
     // Bob is heard of behind the first portion, which looks for buried jobs.
     story.hand();
     story.say(&bob, [put("his")]);
@@ -126,5 +129,5 @@ fn a_large_kick_rests_between_portions_while_others_work() {
     story.commit();
     assert_eq!(story.hand(), 1, "nobody is disturbed");
     story.commit();
-    assert_eq!(ann.hears(), ["Kicked(700)"]);
+    assert_eq!(ann.hears(), [format!("Kicked({bound})")]);
 }
