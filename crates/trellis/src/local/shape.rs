@@ -23,26 +23,20 @@ struct Shape {
 
 const FILE: &str = "local.toml";
 
-/// Looks whether nothing is in the folder but what a local cluster would put there.
-fn empty(folder: &Path) -> io::Result<Result<(), Ended>> {
+/// The name of something in the folder that no local cluster puts there.
+fn foreign(folder: &Path) -> io::Result<Option<String>> {
     let found = match fs::read_dir(folder) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     for item in found {
         let name = item?.file_name().to_string_lossy().into_owned();
         if !name.starts_with("node-") && name != "lost+found" {
-            return Ok(Err(Ended::new(
-                Exit::Foreign,
-                format!(
-                    "{} holds {name:?} and no cluster of `trellis local`: name another folder with --data-dir, or an empty one",
-                    folder.display()
-                ),
-            )));
+            return Ok(Some(name));
         }
     }
-    Ok(Ok(()))
+    Ok(None)
 }
 
 /// Looks whether all ports of a new cluster can be had.
@@ -115,7 +109,15 @@ fn check(args: &LocalArgs) -> Result<(), Ended> {
     let found: Shape = match fs::read_to_string(&path) {
         Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error.message()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            empty(folder).map_err(|error| unusable(&error))??;
+            if let Some(name) = foreign(folder).map_err(|error| unusable(&error))? {
+                return Err(Ended::new(
+                    Exit::Foreign,
+                    format!(
+                        "{} holds {name:?} and no cluster of `trellis local`: name another folder with --data-dir, or an empty one",
+                        folder.display()
+                    ),
+                ));
+            }
             // What a first start can't have is not to be all that the next one is allowed.
             free(args)?;
             let text = toml::to_string(&wanted).map_err(|error| unusable(&error))?;

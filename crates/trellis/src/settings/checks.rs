@@ -1,7 +1,7 @@
 //! What a single value may be; each mistake names its key, what was found and what is allowed.
 
 use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    net::{SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     time::Duration,
 };
@@ -141,11 +141,7 @@ pub(super) fn reachable<'a>(
     own: &str,
     mut others: impl Iterator<Item = &'a String>,
 ) -> Result<(), Mistake> {
-    let ip = |text: &str| -> Option<IpAddr> {
-        let (host, _) = text.rsplit_once(':')?;
-        let host = host.strip_prefix('[').unwrap_or(host);
-        host.strip_suffix(']').unwrap_or(host).parse().ok()
-    };
+    let ip = |text: &str| text.parse().ok().map(|address: SocketAddr| address.ip());
     let Some(here) = ip(own) else {
         return Ok(());
     };
