@@ -5,23 +5,13 @@ use std::{
     fs::File,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
-use trellis_testkit::process::{free_base_port, temporary_folder, trellis_binary};
+use trellis_testkit::process::{Killed, free_base_port, temporary_folder, trellis_binary};
 use trellis_tests::{Client, status, wait_for};
 use trellis_types::TubeName;
-
-/// A process of one node, killed when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Nodes that are started one by one, each with peers where the test says.
 struct Nodes {
@@ -29,7 +19,7 @@ struct Nodes {
     base: u16,
     peers: Vec<u16>,
     folder: tempfile::TempDir,
-    running: Vec<Option<Process>>,
+    running: Vec<Option<Killed>>,
 }
 
 impl Nodes {
@@ -74,7 +64,7 @@ impl Nodes {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
-        self.running[node] = Some(Process(child.expect("it can be run")));
+        self.running[node] = Some(Killed(child.expect("it can be run")));
     }
 
     fn kill(&mut self, node: usize) {

@@ -39,6 +39,8 @@ static SILENT: AtomicBool = AtomicBool::new(false);
 /// From now on nothing is logged: the reason why the process ends is to be the last line, and other threads see the
 /// consequences of it before they are gone.
 pub(crate) fn fall_silent() {
+    // Whoever is writing a line has the lock until it is written, so none comes later.
+    let _between_lines = io::stderr().lock();
     SILENT.store(true, Ordering::SeqCst);
 }
 
@@ -90,11 +92,12 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        let mut stderr = io::stderr().lock();
         if SILENT.load(Ordering::SeqCst) {
             return;
         }
         // Nowhere to complain if standard error is gone.
-        let _ = io::stderr().write_all(&self.bytes);
+        let _ = stderr.write_all(&self.bytes);
     }
 }
 

@@ -488,7 +488,7 @@ fn puts_are_refused(client: &mut TcpStream) {
 #[test]
 fn a_local_cluster_leaves_a_folder_of_somebody_else_alone() {
     let folder = temporary_folder().expect("a folder");
-    std::fs::write(folder.path().join("passwd"), "theirs").expect("a file");
+    fs::write(folder.path().join("passwd"), "theirs").expect("a file");
     let port = free_base_port().expect("a port").to_string();
     let path = folder.path().display().to_string();
     let (code, said) = ends(&["local", "--data-dir", &path, "--base-port", &port]);
@@ -497,7 +497,7 @@ fn a_local_cluster_leaves_a_folder_of_somebody_else_alone() {
         said.contains("passwd") && said.contains("--data-dir"),
         "{said}"
     );
-    let left = std::fs::read_dir(folder.path()).expect("it is there");
+    let left = fs::read_dir(folder.path()).expect("it is there");
     assert_eq!(left.count(), 1, "nothing was added");
 }
 
@@ -505,6 +505,8 @@ fn a_local_cluster_leaves_a_folder_of_somebody_else_alone() {
 fn a_local_cluster_restarts_what_dies_and_takes_its_nodes_with_it() {
     let folder = temporary_folder().expect("a folder");
     let nodes: [PathBuf; 3] = [0, 1, 2].map(|index| folder.path().join(format!("node-{index}")));
+    // Mount points and home folders come with hidden names; those are in nobody's way.
+    fs::write(folder.path().join(".hidden"), "theirs").expect("a file");
     let port = free_base_port().expect("a port");
     let mut cluster = Running::local(folder.path(), port);
     let pids = nodes

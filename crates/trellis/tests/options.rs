@@ -5,12 +5,12 @@ use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use trellis_testkit::process::{free_base_port, temporary_folder};
+use trellis_testkit::process::{Killed, free_base_port, temporary_folder};
 
 /// The program. That a test of this package names it also makes `cargo test --workspace` build it
 /// for the tests of other packages.
@@ -26,15 +26,6 @@ fn trellis(arguments: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .expect("it can be run")
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Starts `trellis serve` that listens on `path` only.

@@ -6,25 +6,16 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use trellis_testkit::process::{free_base_port, temporary_folder};
+use trellis_testkit::process::{Killed, free_base_port, temporary_folder};
 
 const TRELLIS: &str = env!("CARGO_BIN_EXE_trellis");
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The block of that language in the section about three machines.
 fn example(language: &str) -> String {

@@ -1,10 +1,12 @@
 //! Real servers as child processes: started, waited for, and killed by their pid when dropped.
 
 mod cluster;
+mod killed;
 mod port;
 mod server;
 
 pub use cluster::{Cluster, trellis_binary};
+pub use killed::Killed;
 pub use port::{free_base_port, free_port};
 pub use server::{Server, ServerCommand};
 

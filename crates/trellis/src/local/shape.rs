@@ -32,7 +32,9 @@ fn foreign(folder: &Path) -> io::Result<Option<String>> {
     };
     for item in found {
         let name = item?.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("node-") && name != "lost+found" {
+        // Hidden ones come with mount points and home folders, as the nodes' own folders have it.
+        let known = name.starts_with("node-") || name.starts_with('.') || name == "lost+found";
+        if !known {
             return Ok(Some(name));
         }
     }

@@ -1,6 +1,8 @@
 //! How the process ends, whatever holds it up.
 
 use std::{
+    fmt::Display,
+    io::{self, Write as _},
     process,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -18,46 +20,49 @@ const FAIL_WITHIN: Duration = Duration::from_secs(1);
 /// From now on a failed disk and a defect end the process, each with its own code.
 pub(super) fn on_failure() {
     trellis_consensus::on_fail_stop(|reason| {
-        only_once();
-        eprintln!("trellis: {reason}; a node whose disk failed stops and says nothing more");
-        fail(Exit::Disk);
+        begin(Exit::Disk);
+        say(format_args!(
+            "{reason}; a node whose disk failed stops and says nothing more"
+        ));
+        process::exit(Exit::Disk as i32);
     });
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        only_once();
+        begin(Exit::Defect);
         report(info);
         // A half-done step is nothing to go on from, and the other nodes carry on.
-        eprintln!("trellis: this is a defect of Trellis; the node stops");
-        fail(Exit::Defect);
+        say("this is a defect of Trellis; the node stops");
+        process::exit(Exit::Defect as i32);
     }));
+}
+
+/// The data folder is damaged and quarantined: ends the process.
+pub(super) fn damaged(reason: &str) {
+    begin(Exit::Damaged);
+    say(format_args!(
+        "{reason}; this node is quarantined, its data folder is kept as it is: `trellis rebuild` \
+         moves it aside and gets everything from the others (docs/errors/quarantined.md)"
+    ));
+    process::exit(Exit::Damaged as i32);
 }
 
 /// The first failure is the reason; what others meet until the process is gone are its consequences, and waits here for
 /// the end. An operator (and a supervisor's log) finds one reason, as the last line.
-fn only_once() {
+fn begin(exit: Exit) {
     static FAILED: AtomicBool = AtomicBool::new(false);
-    telemetry::fall_silent();
     if FAILED.swap(true, Ordering::SeqCst) {
         loop {
             thread::park();
         }
     }
-}
-
-/// The data folder is damaged and quarantined: ends the process.
-pub(super) fn damaged(reason: &str) {
-    only_once();
-    eprintln!(
-        "trellis: {reason}; this node is quarantined, its data folder is kept as it is: `trellis \
-         rebuild` moves it aside and gets everything from the others (docs/errors/quarantined.md)"
-    );
-    fail(Exit::Damaged);
-}
-
-/// Ends the process now: the kernel closes its sockets.
-fn fail(exit: Exit) {
+    // Before the first word: standard error may be a pipe that is full and that nobody reads.
     watch(FAIL_WITHIN, exit);
-    process::exit(exit as i32);
+    telemetry::fall_silent();
+}
+
+/// The last line. `eprintln!` would panic where nobody hears it any more.
+fn say(reason: impl Display) {
+    let _ = writeln!(io::stderr(), "trellis: {reason}");
 }
 
 /// Lets the process end by itself, but not for long.
@@ -84,26 +89,49 @@ fn watch(within: Duration, exit: Exit) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{
+        process::{Command, Output, Stdio},
+        sync::Barrier,
+        time::Instant,
+    };
 
-    /// Set for the process that is to panic: this very test, run again.
-    const PANICS: &str = "TRELLIS_TEST_PANICS";
+    use rustix::fs::{OFlags, fcntl_setfl};
+
+    use super::*;
+    use crate::{
+        config::{Config, Said},
+        settings::Settings,
+    };
+
+    /// Set for the process that is to fail: this very test, run again.
+    const FAILS: &str = "TRELLIS_TEST_FAILS";
+
+    /// Whether this is the process that is to fail.
+    fn is_to_fail() -> bool {
+        std::env::var_os(FAILS).is_some()
+    }
+
+    /// The test of this name as a process that fails.
+    fn failing(name: &str) -> Command {
+        let (_, path) = module_path!().split_once("::").expect("a module");
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", &format!("{path}::{name}"), "--nocapture"])
+            .stdout(Stdio::null())
+            .env(FAILS, "yes");
+        command
+    }
 
     #[test]
     fn a_panic_in_any_thread_ends_the_process_and_says_so() {
-        if std::env::var_os(PANICS).is_some() {
+        if is_to_fail() {
             on_failure();
             let apply = thread::spawn(|| panic!("half a step"));
             // The process is gone before this returns.
             drop(apply.join());
             return;
         }
-        let (_, path) = module_path!().split_once("::").expect("a module");
-        let name = format!("{path}::a_panic_in_any_thread_ends_the_process_and_says_so");
-        let this = std::env::current_exe().expect("this program");
-        let ended = process::Command::new(this)
-            .args(["--exact", &name, "--nocapture"])
-            .env(PANICS, "yes")
+        let ended = failing("a_panic_in_any_thread_ends_the_process_and_says_so")
             .output()
             .expect("it starts");
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -113,5 +141,82 @@ mod tests {
             said.contains("a defect of Trellis; the node stops"),
             "{said}"
         );
+    }
+
+    /// Log, state and snapshots have threads of their own, and all meet the broken disk in the same moment.
+    #[test]
+    fn of_all_who_meet_the_broken_disk_at_once_one_has_the_last_word() {
+        const AT_ONCE: usize = 8;
+        if is_to_fail() {
+            let said = Said {
+                config: Config::default(),
+                places: Vec::new(),
+            };
+            let settings = Settings::check(&said).expect("sound");
+            telemetry::start(&settings, None);
+            on_failure();
+            let together = Barrier::new(AT_ONCE);
+            thread::scope(|scope| {
+                for part in 0..AT_ONCE {
+                    let together = &together;
+                    scope.spawn(move || {
+                        together.wait();
+                        trellis_consensus::fail_stop(format_args!("part {part} can't be written"));
+                    });
+                }
+            });
+            return;
+        }
+        for round in 1..=40 {
+            let Output { status, stderr, .. } =
+                failing("of_all_who_meet_the_broken_disk_at_once_one_has_the_last_word")
+                    .output()
+                    .expect("it starts");
+            let said = String::from_utf8_lossy(&stderr);
+            assert_eq!(status.code(), Some(Exit::Disk as i32), "{round}: {said}");
+            let reasons = said.lines().filter(|line| line.starts_with("trellis: "));
+            assert_eq!(reasons.count(), 1, "{round}: {said}");
+            let last = said.lines().last().unwrap_or_default();
+            assert!(last.starts_with("trellis: "), "{round}: {said}");
+        }
+    }
+
+    /// A supervisor that hangs, or a terminal's `| head` that has seen enough, keeps no node alive whose disk failed.
+    #[test]
+    fn a_node_that_nobody_hears_ends_all_the_same() {
+        if is_to_fail() {
+            on_failure();
+            trellis_consensus::fail_stop("the log can't be written");
+            return;
+        }
+        let fails = || failing("a_node_that_nobody_hears_ends_all_the_same");
+
+        let (reads, writes) = io::pipe().expect("a pipe");
+        drop(reads);
+        let left = fails().stderr(writes).spawn().expect("it starts");
+        assert_eq!(ends(left), Some(Exit::Disk as i32), "nobody reads any more");
+
+        let (reads, mut writes) = io::pipe().expect("a pipe");
+        fcntl_setfl(&writes, OFlags::NONBLOCK).expect("it is ours");
+        while writes.write(&[b'.'; 512]).is_ok() {}
+        fcntl_setfl(&writes, OFlags::empty()).expect("it is ours");
+        let stuck = fails().stderr(writes).spawn().expect("it starts");
+        assert_eq!(ends(stuck), Some(Exit::Disk as i32), "the pipe is full");
+        drop(reads);
+    }
+
+    /// Waits for the end; its exit code.
+    fn ends(mut child: process::Child) -> Option<i32> {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(status) = child.try_wait().expect("it is ours") {
+                return status.code();
+            }
+            if Instant::now() >= until {
+                let _ = child.kill();
+                panic!("it has not ended within 30 s: {:?}", child.wait());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
