@@ -158,10 +158,12 @@ impl Telling<'_> {
         let begin = Instant::now();
         let answered = self.answered();
         let mut outer = (act.outer.make)();
+        self.arena.disturb(false);
         let begun = self.begin(act.outer, outer.as_mut(), act.inner)?;
         let mut inner = None;
         if let Some(kind) = act.inner {
             let mut nemesis = (kind.make)();
+            self.arena.disturb(true);
             let begun = self.begin(kind, nemesis.as_mut(), Some(act.outer))?;
             thread::sleep(nemesis.hold());
             let ended = nemesis.end(&mut self.arena, &mut self.random);

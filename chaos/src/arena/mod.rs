@@ -98,6 +98,7 @@ pub struct Arena {
     /// Nodes whose disks were damaged: whoever runs them starts them again, and rebuilds them if
     /// they say so.
     suspects: Vec<usize>,
+    disturbed: bool,
     /// The last byte of the address at which each node listens for peers.
     peer_hosts: Vec<u8>,
 }
@@ -138,6 +139,7 @@ impl Arena {
             members: (0..NODES).collect(),
             frozen: Vec::new(),
             suspects: Vec::new(),
+            disturbed: false,
             peer_hosts: (0..PLACES).map(host).collect(),
         };
         arena.tell_names()?;
@@ -339,6 +341,16 @@ impl Arena {
         self.nodes[node].start(&self.network)?;
         self.note(node, NodeEvent::Started);
         Ok(())
+    }
+
+    /// Says whether something is broken already, so that with the next fault there may be no majority.
+    pub fn disturb(&mut self, disturbed: bool) {
+        self.disturbed = disturbed;
+    }
+
+    /// Whether something is broken already.
+    pub fn is_disturbed(&self) -> bool {
+        self.disturbed
     }
 
     /// SIGSTOP, seen in the process' state.

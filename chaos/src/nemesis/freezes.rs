@@ -12,7 +12,8 @@ pub(super) struct Freeze {
     leader: bool,
     seconds: u64,
     victim: Option<usize>,
-    led: bool,
+    /// With it frozen there is to be another leader: it led, and the two others are in touch.
+    replaced: bool,
 }
 
 impl Freeze {
@@ -21,7 +22,7 @@ impl Freeze {
             leader: true,
             seconds,
             victim: None,
-            led: false,
+            replaced: false,
         }
     }
 
@@ -40,7 +41,8 @@ impl Nemesis for Freeze {
         } else {
             arena.follower(random)?
         };
-        self.led = arena.leading().is_some_and(|claim| claim.0 == victim);
+        let led = arena.leading().is_some_and(|claim| claim.0 == victim);
+        self.replaced = led && !arena.is_disturbed();
         arena.freeze(victim)?;
         self.victim = Some(victim);
         Ok(Broken::new(
@@ -53,8 +55,7 @@ impl Nemesis for Freeze {
         let Some(victim) = self.victim.take() else {
             return Ok(());
         };
-        // With a majority awake there is another leader by now.
-        let other = if self.led && arena.living().len() >= 2 {
+        let other = if self.replaced {
             Some(arena.another_leads(victim).context("while it is stopped"))
         } else {
             None
