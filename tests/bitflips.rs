@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
@@ -245,22 +245,56 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// In place, as a disk does it: other names of the file see it, too.
-fn flip(path: &Path, chance: &mut StdRng) -> String {
-    use io::{Read as _, Seek as _, Write as _};
-    let mut file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .expect("a file");
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).expect("it is read");
-    let bit = chance.random_range(0..bytes.len() * 8);
-    let byte = bytes[bit / 8] ^ (1 << (bit % 8));
-    file.seek(io::SeekFrom::Start((bit / 8) as u64))
-        .expect("a place");
-    file.write_all(&[byte]).expect("it is written");
-    format!("bit {bit} of {} bytes", bytes.len())
+/// A bit that was flipped in place, as a disk does it: other names of the file see it, too.
+struct Flip {
+    file: fs::File,
+    bit: usize,
+    /// What the file held then.
+    damaged: Vec<u8>,
+}
+
+impl Flip {
+    fn of(path: &Path, chance: &mut StdRng) -> Self {
+        let options = fs::OpenOptions::new().read(true).write(true).open(path);
+        let file = options.expect("a file");
+        let mut damaged = Self::content(&file);
+        let bit = chance.random_range(0..damaged.len() * 8);
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let flip = Self { file, bit, damaged };
+        flip.write(flip.damaged[bit / 8]);
+        flip
+    }
+
+    /// Where nobody met the bit it waits for whoever reads that block next, perhaps when another node's data is gone as
+    /// well: two nodes damaged at once are more than three can bear, and another story. The file may have been
+    /// written anew meanwhile, and then the bit is gone.
+    fn undo(&self) {
+        if Self::content(&self.file) == self.damaged {
+            self.write(self.damaged[self.bit / 8] ^ (1 << (self.bit % 8)));
+        }
+    }
+
+    fn write(&self, byte: u8) {
+        use std::os::unix::fs::FileExt as _;
+        let place = (self.bit / 8) as u64;
+        self.file
+            .write_all_at(&[byte], place)
+            .expect("it is written");
+    }
+
+    fn content(mut file: &fs::File) -> Vec<u8> {
+        use io::{Read as _, Seek as _};
+        let mut bytes = Vec::new();
+        file.rewind().expect("its start");
+        file.read_to_end(&mut bytes).expect("it is read");
+        bytes
+    }
+}
+
+impl fmt::Display for Flip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bit {} of {} bytes", self.bit, self.damaged.len())
+    }
 }
 
 #[test]
@@ -300,7 +334,7 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
                 Some((kind, folder.join(path)))
             })
             .expect("a file");
-        let bit = flip(&path, &mut chance);
+        let bit = Flip::of(&path, &mut chance);
         let flipped = Instant::now();
         println!(
             "round {round}: node {victim}, {kind}: {bit} of {}",
@@ -335,6 +369,7 @@ fn one_flipped_bit_costs_nothing_and_is_never_silently_wrong() {
             None => {
                 harmless += 1;
                 println!("  harmless or repaired");
+                bit.undo();
                 town.wait_for_peace();
             }
             Some(why) => {
