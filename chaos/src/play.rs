@@ -158,12 +158,11 @@ impl Telling<'_> {
         let begin = Instant::now();
         let answered = self.answered();
         let mut outer = (act.outer.make)();
-        self.arena.disturb(false);
+        self.arena.calm();
         let begun = self.begin(act.outer, outer.as_mut(), act.inner)?;
         let mut inner = None;
         if let Some(kind) = act.inner {
             let mut nemesis = (kind.make)();
-            self.arena.disturb(true);
             let begun = self.begin(kind, nemesis.as_mut(), Some(act.outer))?;
             thread::sleep(nemesis.hold());
             let ended = nemesis.end(&mut self.arena, &mut self.random);
@@ -211,6 +210,7 @@ impl Telling<'_> {
             .begin(&mut self.arena, &mut self.random)
             .with_context(|| format!("{} begins", kind.name))
             .map_err(Failed::Nemesis)?;
+        self.arena.concern(&broken.nodes);
         (self.say)(&format!("  {}: {}", kind.name, broken.seen));
         let fault = Fault {
             fault: kind.fault,

@@ -98,7 +98,8 @@ pub struct Arena {
     /// Nodes whose disks were damaged: whoever runs them starts them again, and rebuilds them if
     /// they say so.
     suspects: Vec<usize>,
-    disturbed: bool,
+    /// Nodes that a fault which is not over concerns.
+    concerned: Vec<usize>,
     /// The last byte of the address at which each node listens for peers.
     peer_hosts: Vec<u8>,
 }
@@ -139,7 +140,7 @@ impl Arena {
             members: (0..NODES).collect(),
             frozen: Vec::new(),
             suspects: Vec::new(),
-            disturbed: false,
+            concerned: Vec::new(),
             peer_hosts: (0..PLACES).map(host).collect(),
         };
         arena.tell_names()?;
@@ -343,14 +344,20 @@ impl Arena {
         Ok(())
     }
 
-    /// Says whether something is broken already, so that with the next fault there may be no majority.
-    pub fn disturb(&mut self, disturbed: bool) {
-        self.disturbed = disturbed;
+    /// A fault begins that concerns these nodes.
+    pub fn concern(&mut self, nodes: &[usize]) {
+        self.concerned.extend(nodes);
     }
 
-    /// Whether something is broken already.
-    pub fn is_disturbed(&self) -> bool {
-        self.disturbed
+    /// All faults are over.
+    pub fn calm(&mut self) {
+        self.concerned.clear();
+    }
+
+    /// Whether, without `node`, there is a majority that no fault concerns.
+    pub fn can_spare(&self, node: usize) -> bool {
+        let well = |other: &&usize| **other != node && !self.concerned.contains(other);
+        self.members.iter().filter(well).count() > self.members.len() / 2
     }
 
     /// SIGSTOP, seen in the process' state.

@@ -42,7 +42,7 @@ impl Nemesis for Freeze {
             arena.follower(random)?
         };
         let led = arena.leading().is_some_and(|claim| claim.0 == victim);
-        self.replaced = led && !arena.is_disturbed();
+        self.replaced = led && arena.can_spare(victim);
         arena.freeze(victim)?;
         self.victim = Some(victim);
         Ok(Broken::new(
