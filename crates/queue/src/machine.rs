@@ -2,6 +2,7 @@
 //! of its own below.
 
 mod batch;
+mod by_name;
 mod check;
 mod digest;
 mod due;
@@ -19,6 +20,7 @@ mod session;
 mod settle;
 mod standing;
 mod tube;
+mod tubes;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +30,11 @@ use trellis_types::{JobId, NodeId, OriginId, Run, SessionId, Timestamp, TubeName
 pub use image::BadImage;
 
 use crate::{Change, Content, Entry, Key, MetaRow, Outcome, TubeId};
+use by_name::ByName;
 use due::Due;
 use jobs::Jobs;
 use origin::Live;
-use tube::Tube;
+use tubes::Tubes;
 
 /// The replicated state and everything that may happen to it.
 ///
@@ -46,8 +49,8 @@ pub struct Machine {
     jobs: Jobs,
     /// Who holds what; a job is in here exactly while it is reserved.
     holds: BTreeMap<JobId, Hold>,
-    tubes: BTreeMap<TubeId, Tube>,
-    names: BTreeMap<TubeName, TubeId>,
+    tubes: Tubes,
+    names: ByName<TubeId>,
     /// The highest run ever opened of each node, so that runs never repeat.
     runs: BTreeMap<NodeId, Run>,
     /// The open origins; of each node at most one, its highest run.
@@ -106,8 +109,8 @@ impl Machine {
             meta,
             jobs: Jobs::default(),
             holds: BTreeMap::new(),
-            tubes: BTreeMap::new(),
-            names: BTreeMap::new(),
+            tubes: Tubes::default(),
+            names: ByName::default(),
             runs: BTreeMap::new(),
             origins: BTreeMap::new(),
             due: Due::default(),

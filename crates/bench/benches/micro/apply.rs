@@ -4,9 +4,13 @@ use criterion::Criterion;
 use trellis_queue::{Command, Content, Entry, LeaderCommand, Machine};
 use trellis_types::{JobId, Priority, Seconds, Timestamp};
 
-use crate::costs::{BATCH, Cost, batch, open, per_command, put, reserve, tube};
+use crate::costs::{BATCH, Cost, batch, open, per_command, put, put_into, reserve, tube};
+
+/// As many as beanstalkd is slow with.
+const MANY_TUBES: u64 = 30_000;
 
 /// A machine, and what the next entry is to say.
+#[derive(Clone)]
 struct World {
     machine: Machine,
     seq: u64,
@@ -65,6 +69,17 @@ fn same(count: u64, connection: u64, command: impl Fn() -> Command) -> Vec<(u64,
     (0..count).map(|_| (connection, command())).collect()
 }
 
+fn numbered(tube: u64) -> String {
+    format!("tube-{tube}")
+}
+
+fn refer(number: u64) -> Command {
+    Command::TubeRef {
+        tube: tube(&numbered(number)),
+        set: true,
+    }
+}
+
 /// A command of connection n about job n.
 fn by_job(count: u64, command: impl Fn(JobId) -> Command) -> Vec<(u64, Command)> {
     (1..=count)
@@ -75,6 +90,19 @@ fn by_job(count: u64, command: impl Fn(JobId) -> Command) -> Vec<(u64, Command)>
 pub(crate) fn commands(c: &mut Criterion) {
     per_command(c, "apply put", |count| {
         World::new().tell(&same(count, 1, || put(0)))
+    });
+    let with_tubes = {
+        let mut world = World::new();
+        let items: Vec<_> = (0..MANY_TUBES).map(|number| (0, refer(number))).collect();
+        world.tell(&items);
+        world
+    };
+    per_command(c, "apply put, into 30,000 tubes in turn", |count| {
+        let items: Vec<_> = (0..count)
+            // Far from one another, as those of many clients are.
+            .map(|number| (1, put_into(&numbered(number * 7_919 % MANY_TUBES), 0)))
+            .collect();
+        with_tubes.clone().tell(&items)
     });
     per_command(c, "apply put, delayed", |count| {
         World::new().tell(&same(count, 1, || put(3600)))
@@ -133,12 +161,7 @@ pub(crate) fn commands(c: &mut Criterion) {
         }))
     });
     per_command(c, "apply a tube's first reference", |count| {
-        let items: Vec<_> = (0..count)
-            .map(|number| {
-                let tube = tube(&format!("tube-{number}"));
-                (0, Command::TubeRef { tube, set: true })
-            })
-            .collect();
+        let items: Vec<_> = (0..count).map(|number| (0, refer(number))).collect();
         World::new().tell(&items)
     });
     per_command(c, "apply the end of a session that waits", |count| {

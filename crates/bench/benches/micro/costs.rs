@@ -91,8 +91,12 @@ pub(crate) fn tube(name: &str) -> TubeName {
 }
 
 pub(crate) fn put(delay: u32) -> Command {
+    put_into("work", delay)
+}
+
+pub(crate) fn put_into(name: &str, delay: u32) -> Command {
     Command::Put {
-        tube: tube("work"),
+        tube: tube(name),
         priority: Priority(1024),
         delay: Seconds(delay),
         ttr: Seconds(3600),

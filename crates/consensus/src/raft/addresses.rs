@@ -32,7 +32,7 @@ impl Addresses {
     pub(crate) fn learn(&self, membership: &StoredMembership) {
         let mut known = self.0.lock();
         let known = &mut *known;
-        if known.position == *membership.log_id() && known.position.is_some() {
+        if known.position == *membership.log_id() {
             return;
         }
         known.position = *membership.log_id();

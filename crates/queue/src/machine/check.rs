@@ -72,7 +72,7 @@ impl Machine {
             })?;
         }
         for (origin, live) in &self.origins {
-            for name in live.lines.keys() {
+            for name in live.lines.names() {
                 let offered = self.tube_named(name).and_then(|tube| tube.offered());
                 ensure(live.suspended || offered.is_none(), || {
                     format!("a session of {origin} waits for {name} beside a ready job")

@@ -119,7 +119,7 @@ fn fingerprint(row: &Row) -> u64 {
 }
 
 /// A 64-bit hash in the manner of xxHash: one round per word, mixed at the end.
-struct Hash(u64);
+pub(super) struct Hash(u64);
 
 const PRIME_1: u64 = 0x9E37_79B1_85EB_CA87;
 const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;
@@ -127,7 +127,7 @@ const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
 const PRIME_4: u64 = 0x85EB_CA77_C2B2_AE63;
 
 impl Hash {
-    fn of_kind(kind: u64) -> Self {
+    pub(super) fn of_kind(kind: u64) -> Self {
         Self(PRIME_3.wrapping_mul(kind))
     }
 
@@ -157,7 +157,7 @@ impl Hash {
     }
 
     /// With its length before it, so that two texts in a row cannot be taken for two others.
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.word(u64::try_from(text.len()).unwrap_or(u64::MAX));
         for chunk in text.as_bytes().chunks(8) {
             let little_endian = chunk
@@ -168,7 +168,7 @@ impl Hash {
         }
     }
 
-    fn end(self) -> u64 {
+    pub(super) fn end(self) -> u64 {
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 33)).wrapping_mul(PRIME_2);
         mixed = (mixed ^ (mixed >> 29)).wrapping_mul(PRIME_3);

@@ -25,7 +25,7 @@ impl Machine {
     pub fn row(&self, key: Key) -> Option<Row> {
         match key {
             Key::Meta => Some(Row::Meta(self.meta.clone())),
-            Key::Tube(id) => self.tubes.get(&id).map(|tube| Row::Tube(tube.row(id))),
+            Key::Tube(id) => self.tubes.get(id).map(|tube| Row::Tube(tube.row(id))),
             Key::Job(id) => self.jobs.get(id).map(|job| self.job_row(job)),
             Key::Origin(node) => self.origin_row(node).map(Row::Origin),
             Key::Wait(session) => self
@@ -38,7 +38,7 @@ impl Machine {
 
     /// All rows: the whole replicated state but the bodies.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        let tubes = self.tubes.iter().map(|(id, tube)| Row::Tube(tube.row(*id)));
+        let tubes = self.tubes.iter().map(|(id, tube)| Row::Tube(tube.row(id)));
         let origins = self
             .runs
             .keys()
@@ -130,7 +130,7 @@ impl Loading {
             self.machine.names.insert(row.name.clone(), id).is_none(),
             || format!("two tubes have the name {}", row.name),
         )?;
-        Ok(self.machine.tubes.insert(id, Tube::from_row(row)).is_none())
+        Ok(self.machine.tubes.insert(id, Tube::from_row(row)))
     }
 
     fn take_job(&mut self, row: &JobRow) -> bool {
@@ -227,20 +227,19 @@ impl Loading {
 
     fn add_default_tube(&mut self) -> Result<(), BadImage> {
         let name = TubeName::default_tube();
-        if self.machine.names.contains_key(&name) {
+        if self.machine.names.contains(&name) {
             return Ok(());
         }
         let id = TubeId(1);
         self.machine.names.insert(name.clone(), id);
-        ensure(
-            self.machine.tubes.insert(id, Tube::new(name)).is_none(),
-            || "the tube default is missing".to_owned(),
-        )
+        ensure(self.machine.tubes.insert(id, Tube::new(name)), || {
+            "the tube default is missing".to_owned()
+        })
     }
 
     fn index_tubes(&mut self) -> Result<(), BadImage> {
         let machine = &mut self.machine;
-        for (id, tube) in &machine.tubes {
+        for (id, tube) in machine.tubes.iter() {
             ensure((1..machine.meta.next_tube).contains(&id.0), || {
                 format!("tube {} has a number that was never given out", tube.name)
             })?;
@@ -251,10 +250,10 @@ impl Loading {
                         tube.name
                     ))
                 })?;
-                live.references.insert(*id);
+                live.references.insert(id);
             }
             if tube.is_paused() {
-                machine.due.pauses.insert((tube.pause_until, *id));
+                machine.due.pauses.insert((tube.pause_until, id));
             }
         }
         Ok(())
@@ -273,7 +272,7 @@ impl Loading {
             ensure(job.ttr >= Seconds(1), || format!("job {id} has no TTR"))?;
             let tube = machine
                 .tubes
-                .get(&job.tube)
+                .get(job.tube)
                 .ok_or_else(|| BadImage(format!("job {id} is in no tube")))?;
             let state = match (job.standing, holds.get(&id)) {
                 (Standing::Ready, _) => JobState::Ready,

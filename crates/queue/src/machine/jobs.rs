@@ -126,13 +126,13 @@ impl Jobs {
 
     pub(super) fn get(&self, id: JobId) -> Option<&Job> {
         let page = self.pages.get(&page_of(id))?;
-        let at = page.binary_search_by_key(&id, |job| job.id).ok()?;
+        let at = position(page, id)?;
         page.get(at)
     }
 
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
         let page = self.pages.get_mut(&page_of(id))?;
-        let at = page.binary_search_by_key(&id, |job| job.id).ok()?;
+        let at = position(page, id)?;
         page.get_mut(at)
     }
 
@@ -151,7 +151,7 @@ impl Jobs {
 
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         let page = self.pages.get_mut(&page_of(id))?;
-        let at = page.binary_search_by_key(&id, |job| job.id).ok()?;
+        let at = position(page, id)?;
         let job = page.remove(at);
         self.len = self.len.saturating_sub(1);
         if page.is_empty() {
@@ -170,6 +170,23 @@ impl Jobs {
 
 fn page_of(id: JobId) -> u64 {
     id.0 >> PAGE_BITS
+}
+
+/// Where a job stands in its page. Mostly the page is full or filling up, or only its oldest are
+/// gone; then its place follows from the id, and no other header need be looked at.
+fn position(page: &[Job], id: JobId) -> Option<usize> {
+    let is_at = |at: &usize| page.get(*at).is_some_and(|job| job.id == id);
+    let slot = usize::try_from(id.0 % (1 << PAGE_BITS)).ok()?;
+    Some(slot)
+        .filter(is_at)
+        .or_else(|| {
+            let behind = page.last()?.id.0.checked_sub(id.0)?;
+            let behind = usize::try_from(behind).ok()?;
+            page.len()
+                .checked_sub(behind.saturating_add(1))
+                .filter(is_at)
+        })
+        .or_else(|| page.binary_search_by_key(&id, |job| job.id).ok())
 }
 
 #[cfg(test)]
@@ -219,6 +236,25 @@ mod tests {
         assert!(jobs.get(JobId(31)).is_none());
         assert!(jobs.get_mut(JobId(32)).is_some());
         assert_eq!(jobs.len(), 6);
+    }
+
+    #[test]
+    fn a_job_is_found_whichever_of_its_neighbours_are_gone() {
+        for gone in [&[0_u64, 1, 2][..], &[31, 30], &[5, 6, 20], &[0, 9, 31], &[]] {
+            let mut jobs = Jobs::default();
+            for id in 0..64 {
+                jobs.insert(job(id));
+            }
+            for id in gone {
+                assert_eq!(jobs.remove(JobId(*id)).map(|job| job.id.0), Some(*id));
+            }
+            for id in 0..70 {
+                let found = jobs.get(JobId(id)).map(|job| job.id.0);
+                let stays = id < 64 && !gone.contains(&id);
+                assert_eq!(found, stays.then_some(id), "without {gone:?}");
+                assert_eq!(jobs.get_mut(JobId(id)).is_some(), stays);
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl Machine {
         };
         let of_buried = self
             .tubes
-            .get(&tube)
+            .get(tube)
             .is_some_and(|tube| !tube.buried.is_empty());
         Answer::Kicked(self.kick_all(tube, bound, of_buried, out))
     }
@@ -38,7 +38,7 @@ impl Machine {
         };
         let count = self.kick_all(id, bound, of_buried, out);
         // The tube itself may have gone with its last job.
-        let left = self.tubes.get(&id).map_or(0, |tube| match of_buried {
+        let left = self.tubes.get(id).map_or(0, |tube| match of_buried {
             true => tube.buried.len(),
             false => tube.delayed.len(),
         });
@@ -52,7 +52,7 @@ impl Machine {
     fn kick_all(&mut self, tube: TubeId, bound: u32, of_buried: bool, out: &mut Outcome) -> u32 {
         let mut kicked = 0_u32;
         while kicked < bound {
-            let next = self.tubes.get(&tube).and_then(|tube| {
+            let next = self.tubes.get(tube).and_then(|tube| {
                 if of_buried {
                     tube.buried.first_key_value().map(|(_, job)| *job)
                 } else {

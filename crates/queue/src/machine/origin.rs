@@ -1,11 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_types::{
-    ConnectionId, JobId, NodeId, OriginId, SessionId, TubeName,
+    ConnectionId, JobId, NodeId, OriginId, SessionId,
     seeded::{Bug, planted},
 };
 
-use super::{Machine, session::Session};
+use super::{Machine, by_name::ByName, session::Session};
 use crate::{Event, Key, OriginRow, Outcome, TubeId};
 
 /// An open origin: what its node's clients hold, wait for and refer to.
@@ -18,7 +18,7 @@ pub(super) struct Live {
     pub(super) sessions: BTreeMap<ConnectionId, Session>,
     /// Its waiters in line for each tube. Lines are kept per origin so that those of a suspended
     /// one cost nothing to pass over and those of a resumed one are found at once.
-    pub(super) lines: BTreeMap<TubeName, Line>,
+    pub(super) lines: ByName<Line>,
     /// Tubes that it refers to.
     pub(super) references: BTreeSet<TubeId>,
 }
@@ -120,8 +120,8 @@ impl Machine {
             .unwrap_or_default();
         for tube in references {
             self.touch(Key::Tube(tube));
-            if let Some(tube) = self.tubes.get_mut(&tube) {
-                tube.references.remove(&origin);
+            if let Some(tube) = self.tubes.get_mut(tube) {
+                tube.forget(origin);
             }
             self.reap_tube(tube);
         }

@@ -23,7 +23,7 @@ impl Machine {
             self.meta.now.after(delay)
         };
         self.set_pause(id, delay, until);
-        if let Some(tube) = self.tubes.get_mut(&id) {
+        if let Some(tube) = self.tubes.get_mut(id) {
             tube.pauses = tube.pauses.saturating_add(1);
         }
         self.offer(id, out);
@@ -38,7 +38,7 @@ impl Machine {
 
     fn set_pause(&mut self, id: TubeId, pause: Seconds, until: Timestamp) {
         self.touch(Key::Tube(id));
-        let Some(tube) = self.tubes.get_mut(&id) else {
+        let Some(tube) = self.tubes.get_mut(id) else {
             return;
         };
         if tube.is_paused() {

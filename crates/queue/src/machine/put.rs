@@ -36,7 +36,7 @@ impl Machine {
         self.meta.next_job = id.0.saturating_add(1);
         self.meta.total_jobs = self.meta.total_jobs.saturating_add(1);
         self.touch(Key::Tube(tube));
-        if let Some(tube) = self.tubes.get_mut(&tube) {
+        if let Some(tube) = self.tubes.get_mut(tube) {
             tube.total_jobs = tube.total_jobs.saturating_add(1);
         }
 

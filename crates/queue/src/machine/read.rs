@@ -26,7 +26,7 @@ impl Machine {
         };
         Some(JobView {
             id,
-            tube: self.tubes.get(&job.tube)?.name.clone(),
+            tube: self.tubes.get(job.tube)?.name.clone(),
             state,
             holder: hold.map(|hold| hold.holder),
             priority: job.priority,
@@ -134,7 +134,7 @@ impl Machine {
     /// Whether the machine knows that sessions of `origin` use or watch `tube`.
     pub fn has_reference(&self, origin: OriginId, tube: &TubeName) -> bool {
         self.tube_named(tube)
-            .is_some_and(|tube| tube.references.contains(&origin))
+            .is_some_and(|tube| tube.references.binary_search(&origin).is_ok())
     }
 
     /// What is known of a node's origins; `None` if it never opened one.

@@ -17,16 +17,16 @@ impl Machine {
                 return Answer::OutOfMemory;
             };
             self.touch(Key::Tube(id));
-            if let Some(tube) = self.tubes.get_mut(&id)
+            if let Some(tube) = self.tubes.get_mut(id)
                 && let Some(live) = self.origins.get_mut(&origin)
             {
-                tube.references.insert(origin);
+                tube.refer(origin);
                 live.references.insert(id);
             }
         } else if let Some(id) = self.names.get(name).copied() {
             self.touch(Key::Tube(id));
-            if let Some(tube) = self.tubes.get_mut(&id) {
-                tube.references.remove(&origin);
+            if let Some(tube) = self.tubes.get_mut(id) {
+                tube.forget(origin);
             }
             if let Some(live) = self.origins.get_mut(&origin) {
                 live.references.remove(&id);

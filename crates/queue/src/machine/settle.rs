@@ -23,7 +23,7 @@ impl Machine {
         }
         let tube = job.tube;
         self.touch(Key::Tube(tube));
-        if let Some(tube) = self.tubes.get_mut(&tube) {
+        if let Some(tube) = self.tubes.get_mut(tube) {
             tube.deletes = tube.deletes.saturating_add(1);
         }
         self.dismiss(id);

@@ -97,7 +97,7 @@ impl Machine {
     }
 
     pub(super) fn index(&mut self, tube: TubeId, place: Place, state: JobState) {
-        if let Some(tube) = self.tubes.get_mut(&tube) {
+        if let Some(tube) = self.tubes.get_mut(tube) {
             tube.enter(place, state);
         }
         match state {
@@ -138,7 +138,7 @@ impl Machine {
     }
 
     fn unindex(&mut self, tube: TubeId, place: Place, state: JobState) {
-        if let Some(tube) = self.tubes.get_mut(&tube) {
+        if let Some(tube) = self.tubes.get_mut(tube) {
             tube.leave(place, state);
         }
         match state {

@@ -10,7 +10,8 @@ use crate::{JobState, Key, TubeId, TubeRow};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tube {
     pub(super) name: TubeName,
-    pub(super) references: BTreeSet<OriginId>,
+    /// In order; at most one of each node.
+    pub(super) references: Vec<OriginId>,
     /// Length of the running pause; 0 if none.
     pub(super) pause: Seconds,
     pub(super) pause_until: Timestamp,
@@ -30,7 +31,7 @@ impl Tube {
     pub(super) fn new(name: TubeName) -> Self {
         Self {
             name,
-            references: BTreeSet::new(),
+            references: Vec::new(),
             pause: Seconds(0),
             pause_until: Timestamp(0),
             total_jobs: 0,
@@ -46,7 +47,7 @@ impl Tube {
 
     pub(super) fn from_row(row: TubeRow) -> Self {
         Self {
-            references: row.references.into_iter().collect(),
+            references: row.references,
             pause: row.pause,
             pause_until: row.pause_until,
             total_jobs: row.total_jobs,
@@ -60,12 +61,26 @@ impl Tube {
         TubeRow {
             id,
             name: self.name.clone(),
-            references: self.references.iter().copied().collect(),
+            references: self.references.clone(),
             pause: self.pause,
             pause_until: self.pause_until,
             total_jobs: self.total_jobs,
             deletes: self.deletes,
             pauses: self.pauses,
+        }
+    }
+
+    /// Notes that sessions of `origin` use or watch it.
+    pub(super) fn refer(&mut self, origin: OriginId) {
+        if let Err(at) = self.references.binary_search(&origin) {
+            self.references.insert(at, origin);
+        }
+    }
+
+    /// Notes that none of them does any more.
+    pub(super) fn forget(&mut self, origin: OriginId) {
+        if let Ok(at) = self.references.binary_search(&origin) {
+            self.references.remove(at);
         }
     }
 
@@ -134,7 +149,7 @@ impl Tube {
 
 impl Machine {
     pub(super) fn tube_named(&self, name: &TubeName) -> Option<&Tube> {
-        self.tubes.get(self.names.get(name)?)
+        self.tubes.get(*self.names.get(name)?)
     }
 
     /// The tube of this name, created if need be; `None` if that would be one too many.
@@ -159,11 +174,11 @@ impl Machine {
     ///
     /// Source: architecture, section 7, "Tube lifetime"; protocol specification, 4.2.
     pub(super) fn reap_tube(&mut self, id: TubeId) {
-        if self.tubes.get(&id).is_none_or(Tube::is_wanted) {
+        if self.tubes.get(id).is_none_or(Tube::is_wanted) {
             return;
         }
         self.touch(Key::Tube(id));
-        if let Some(tube) = self.tubes.remove(&id) {
+        if let Some(tube) = self.tubes.remove(id) {
             self.names.remove(&tube.name);
             self.due.pauses.remove(&(tube.pause_until, id));
         }

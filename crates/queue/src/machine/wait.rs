@@ -41,7 +41,7 @@ impl Machine {
             .cloned()
             .collect();
         for name in &tubes {
-            let line = live.lines.entry(name.clone()).or_default();
+            let line = live.lines.entry(name).or_default();
             line.insert(sequence, session.connection);
         }
         let wait = Wait {
@@ -167,16 +167,16 @@ impl Machine {
         };
         let mut offers: BTreeSet<(Place, TubeId)> = live
             .lines
-            .keys()
+            .names()
             .filter_map(|name| self.names.get(name))
-            .filter_map(|id| Some((self.tubes.get(id)?.offered()?, *id)))
+            .filter_map(|id| Some((self.tubes.get(*id)?.offered()?, *id)))
             .collect();
         while let Some((_, tube)) = offers.pop_first() {
             let Some((place, session)) = self.match_in(tube) else {
                 continue;
             };
             self.give(place.job, session, out);
-            if let Some(next) = self.tubes.get(&tube).and_then(|tube| tube.offered()) {
+            if let Some(next) = self.tubes.get(tube).and_then(|tube| tube.offered()) {
                 offers.insert((next, tube));
             }
         }
@@ -184,7 +184,7 @@ impl Machine {
 
     /// The best job that this tube gives away, and who is first in line for it.
     fn match_in(&self, tube: TubeId) -> Option<(Place, SessionId)> {
-        let tube = self.tubes.get(&tube)?;
+        let tube = self.tubes.get(tube)?;
         Some((tube.offered()?, self.first_in_line(&tube.name)?))
     }
 

@@ -21,29 +21,30 @@ const FAIL_WITHIN: Duration = Duration::from_secs(1);
 pub(super) fn on_failure() {
     trellis_consensus::on_fail_stop(|reason| {
         begin(Exit::Disk);
-        say(format_args!(
-            "{reason}; a node whose disk failed stops and says nothing more"
-        ));
-        process::exit(Exit::Disk as i32);
+        end(
+            Exit::Disk,
+            format_args!("{reason}; a node whose disk failed stops and says nothing more"),
+        );
     });
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         begin(Exit::Defect);
         report(info);
         // A half-done step is nothing to go on from, and the other nodes carry on.
-        say("this is a defect of Trellis; the node stops");
-        process::exit(Exit::Defect as i32);
+        end(Exit::Defect, "this is a defect of Trellis; the node stops");
     }));
 }
 
 /// The data folder is damaged and quarantined: ends the process.
 pub(super) fn damaged(reason: &str) {
     begin(Exit::Damaged);
-    say(format_args!(
-        "{reason}; this node is quarantined, its data folder is kept as it is: `trellis rebuild` \
-         moves it aside and gets everything from the others (docs/errors/quarantined.md)"
-    ));
-    process::exit(Exit::Damaged as i32);
+    end(
+        Exit::Damaged,
+        format_args!(
+            "{reason}; this node is quarantined, its data folder is kept as it is: `trellis rebuild` \
+             moves it aside and gets everything from the others (docs/errors/quarantined.md)"
+        ),
+    );
 }
 
 /// The first failure is the reason; what others meet until the process is gone are its consequences, and waits here for
@@ -60,9 +61,10 @@ fn begin(exit: Exit) {
     telemetry::fall_silent();
 }
 
-/// The last line. `eprintln!` would panic where nobody hears it any more.
-fn say(reason: impl Display) {
+/// Says the last line, and ends the process. `eprintln!` would panic where nobody hears it any more.
+fn end(exit: Exit, reason: impl Display) -> ! {
     let _ = writeln!(io::stderr(), "trellis: {reason}");
+    process::exit(exit as i32);
 }
 
 /// Lets the process end by itself, but not for long.
