@@ -15,6 +15,10 @@ pub(super) struct ByName<V>(BTreeMap<(u64, TubeName), V>);
 
 impl<V> ByName<V> {
     pub(super) fn get(&self, name: &TubeName) -> Option<&V> {
+        // Each put asks who waits for its tube; mostly nobody waits for any.
+        if self.0.is_empty() {
+            return None;
+        }
         self.0.get(&key_of(name))
     }
 
