@@ -97,7 +97,7 @@ pub(crate) fn commands(c: &mut Criterion) {
         world.tell(&items);
         world
     };
-    per_command(c, "apply put, into 30,000 tubes in turn", |count| {
+    per_command(c, "apply put, each into another of 30,000 tubes", |count| {
         let items: Vec<_> = (0..count)
             // Far from one another, as those of many clients are.
             .map(|number| (1, put_into(&numbered(number * 7_919 % MANY_TUBES), 0)))

@@ -173,7 +173,7 @@ fn page_of(id: JobId) -> u64 {
 }
 
 /// Where a job stands in its page. Mostly the page is full or filling up, or only its oldest are
-/// gone; then its place follows from the id, and no other header need be looked at.
+/// gone; then its place follows from the id, and the headers between need not be looked at.
 fn position(page: &[Job], id: JobId) -> Option<usize> {
     let is_at = |at: &usize| page.get(*at).is_some_and(|job| job.id == id);
     let slot = usize::try_from(id.0 % (1 << PAGE_BITS)).ok()?;

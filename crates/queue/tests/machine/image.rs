@@ -290,6 +290,17 @@ fn an_image_whose_rows_contradict_each_other_is_refused() {
     };
     assert_refused(job(2, |row| row.state = fourth.state), "no place");
 
+    // `fax`, to which both origins refer. A machine looks for them in that order.
+    for wrong in [vec![origin(2, 1), origin(1, 1)], vec![origin(1, 1); 2]] {
+        let bad = altered(Key::Tube(TubeId(2)), |row| {
+            let Row::Tube(mut row) = row else { return None };
+            assert_eq!(row.references, [origin(1, 1), origin(2, 1)]);
+            row.references = wrong.clone();
+            Some(Row::Tube(row))
+        });
+        assert_refused(bad, "not in order");
+    }
+
     let sessions: Vec<_> = rows(&busy())
         .into_iter()
         .filter_map(|row| match row {
