@@ -22,10 +22,6 @@ impl<V> ByName<V> {
         self.0.get(&key_of(name))
     }
 
-    pub(super) fn get_mut(&mut self, name: &TubeName) -> Option<&mut V> {
-        self.0.get_mut(&key_of(name))
-    }
-
     pub(super) fn contains(&self, name: &TubeName) -> bool {
         self.0.contains_key(&key_of(name))
     }
@@ -86,7 +82,7 @@ mod tests {
         assert_eq!(map.insert(name("t7"), 70), Some(7));
         assert_eq!(map.remove(&name("t8")), Some(8));
         assert_eq!(map.remove(&name("t8")), None);
-        *map.get_mut(&name("t9")).unwrap() += 1;
+        *map.entry(&name("t9")).or_default() += 1;
         *map.entry(&name("new")).or_default() += 5;
 
         assert_eq!(map.get(&name("t7")), Some(&70));

@@ -19,11 +19,7 @@ pub(super) struct Tubes {
 /// Ids per page.
 const PAGE_IDS: u64 = 32;
 
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Page {
-    slots: [Option<Box<Tube>>; PAGE_IDS as usize],
-    taken: u32,
-}
+type Page = [Option<Box<Tube>>; PAGE_IDS as usize];
 
 impl Tubes {
     pub(super) fn len(&self) -> usize {
@@ -32,21 +28,20 @@ impl Tubes {
 
     pub(super) fn get(&self, id: TubeId) -> Option<&Tube> {
         let page = self.pages.get(&page_of(id))?;
-        page.slots.get(slot_of(id))?.as_deref()
+        page.get(slot_of(id))?.as_deref()
     }
 
     pub(super) fn get_mut(&mut self, id: TubeId) -> Option<&mut Tube> {
         let page = self.pages.get_mut(&page_of(id))?;
-        page.slots.get_mut(slot_of(id))?.as_deref_mut()
+        page.get_mut(slot_of(id))?.as_deref_mut()
     }
 
     /// Adds a tube. False, and no change, if there is one of this id.
     pub(super) fn insert(&mut self, id: TubeId, tube: Tube) -> bool {
         let page = self.pages.entry(page_of(id)).or_default();
-        match page.slots.get_mut(slot_of(id)) {
+        match page.get_mut(slot_of(id)) {
             Some(slot @ None) => {
                 *slot = Some(Box::new(tube));
-                page.taken = page.taken.saturating_add(1);
                 self.len = self.len.saturating_add(1);
                 true
             }
@@ -56,10 +51,9 @@ impl Tubes {
 
     pub(super) fn remove(&mut self, id: TubeId) -> Option<Tube> {
         let page = self.pages.get_mut(&page_of(id))?;
-        let tube = page.slots.get_mut(slot_of(id))?.take()?;
-        page.taken = page.taken.saturating_sub(1);
+        let tube = page.get_mut(slot_of(id))?.take()?;
         self.len = self.len.saturating_sub(1);
-        if page.taken == 0 {
+        if page.iter().all(Option::is_none) {
             self.pages.remove(&page_of(id));
         }
         Some(*tube)
@@ -67,7 +61,7 @@ impl Tubes {
 
     /// By id, that is in order of creation.
     pub(super) fn iter(&self) -> impl Iterator<Item = (TubeId, &Tube)> {
-        self.pages.iter().flat_map(|(page, Page { slots, .. })| {
+        self.pages.iter().flat_map(|(page, slots)| {
             let first = page.saturating_mul(PAGE_IDS);
             (0..PAGE_IDS).zip(slots).filter_map(move |(slot, tube)| {
                 Some((TubeId(first.saturating_add(slot)), tube.as_deref()?))

@@ -1,6 +1,6 @@
 //! Waiting in line: parking, leaving, and being served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, btree_map::Entry};
 
 use trellis_types::{
     JobId, OriginId, SessionId, Timestamp, TubeName, limits,
@@ -67,10 +67,10 @@ impl Machine {
         let live = self.origins.get_mut(&session.origin)?;
         let wait = live.sessions.get_mut(&session.connection)?.wait.take()?;
         for name in &wait.tubes {
-            if let Some(line) = live.lines.get_mut(name) {
-                line.remove(&wait.sequence);
-                if line.is_empty() {
-                    live.lines.remove(name);
+            if let Entry::Occupied(mut line) = live.lines.entry(name) {
+                line.get_mut().remove(&wait.sequence);
+                if line.get().is_empty() {
+                    line.remove();
                 }
             }
         }
