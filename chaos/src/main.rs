@@ -36,7 +36,7 @@ enum What {
         /// What replays a run.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Only this one: a story, a nemesis, or two nemeses as A+B.
+        /// Only this one: a story, a nemesis, two nemeses as A+B, or several such as A+B,C+D.
         #[arg(long)]
         story: Option<String>,
         /// The program of the nodes.
@@ -117,8 +117,9 @@ fn run(what: What) -> Result<bool> {
                 commit: commit(),
                 keep,
             };
+            let story = story.map(|name| Story::named(&name)).transpose()?;
             let replay = match (&story, minutes) {
-                (Some(story), _) => format!(" STORY={story}"),
+                (Some(story), _) => format!(" STORY='{}'", story.name),
                 (None, Some(minutes)) => format!(" MINUTES={minutes}"),
                 (None, None) => String::new(),
             };
@@ -131,7 +132,7 @@ fn run(what: What) -> Result<bool> {
                 begin: Instant::now(),
             };
             match (story, minutes) {
-                (Some(story), _) => chaos.tell(&Story::named(&story)?, seed)?,
+                (Some(story), _) => chaos.tell(&story, seed)?,
                 (None, Some(minutes)) => chaos.draw(seed, Duration::from_secs(60 * minutes))?,
                 (None, None) => {
                     for story in Story::fixed() {
@@ -172,6 +173,12 @@ impl Chaos {
         );
         for why in &told.why {
             println!("  {why}");
+        }
+        if told.verdict != Word::Sound {
+            println!(
+                "  replay: make chaos SEED={seed} STORY='{}'",
+                story.spelled()
+            );
         }
         if let Some(kept) = &told.kept {
             println!("  history and logs: {}", kept.display());

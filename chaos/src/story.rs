@@ -1,3 +1,5 @@
+use std::fmt;
+
 use anyhow::{Result, bail};
 use rand::{Rng, rngs::StdRng};
 
@@ -20,6 +22,14 @@ impl Act {
     pub fn is_outage(&self) -> bool {
         let is = |kind: Kind| kind.outage || kind.slow;
         is(self.outer) || self.inner.is_some_and(is)
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(self.outer.name)?;
+        self.inner
+            .map_or(Ok(()), |inner| write!(to, "+{}", inner.name))
     }
 }
 
@@ -90,7 +100,8 @@ impl Story {
         SHORT.iter().filter_map(Self::read).collect()
     }
 
-    /// The story of that name; a nemesis' own name, or two of them joined by `+`, is one, too.
+    /// The story of that name; otherwise acts joined by `,`, each of them a nemesis or two of them joined
+    /// by `+`, and `*` at the end for clients behind a balancer (see [`Self::spelled`]).
     ///
     /// # Errors
     ///
@@ -101,22 +112,29 @@ impl Story {
             return Ok(story);
         }
         let bare = name.trim_end_matches('*');
-        match act(bare) {
-            Some(act) => Ok(Self {
+        match bare.split(',').map(act).collect() {
+            Some(acts) => Ok(Self {
                 name: name.to_owned(),
-                acts: vec![act],
+                acts,
                 balanced: name.ends_with('*'),
             }),
             None => {
                 let stories: Vec<_> = Self::fixed().into_iter().map(|it| it.name).collect();
                 let kinds: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
                 bail!(
-                    "--story is {name:?}; allowed are {}, and each of {} (or two of these, A+B)",
+                    "--story is {name:?}; allowed are {}, and each of {} (or two of these, A+B, or several such, A+B,C+D)",
                     stories.join(", "),
                     kinds.join(", ")
                 )
             }
         }
+    }
+
+    /// What [`Self::named`] makes the same acts of, also if its own name says nothing of them.
+    pub fn spelled(&self) -> String {
+        let acts: Vec<_> = self.acts.iter().map(Act::to_string).collect();
+        let end = if self.balanced { "*" } else { "" };
+        format!("{}{end}", acts.join(","))
     }
 
     /// Two at a time, drawn by chance: `acts` pairs.
@@ -207,11 +225,46 @@ mod tests {
         let draw = |seed| {
             let mut random = StdRng::seed_from_u64(seed);
             let story = Story::drawn(String::new(), 20, &mut random);
-            let name = |act: &Act| (act.outer.name, act.inner.map(|kind| kind.name));
-            story.acts.iter().map(name).collect::<Vec<_>>()
+            story.spelled()
         };
         assert_eq!(draw(4_711), draw(4_711));
         assert_ne!(draw(4_711), draw(4_712));
+    }
+
+    #[test]
+    fn a_drawn_story_is_told_again_by_what_it_spells() {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut balanced = 0;
+        for number in 0..50 {
+            let drawn = Story::drawn(format!("pairs-{number}"), 3, &mut random);
+            let again = Story::named(&drawn.spelled()).unwrap();
+            assert_eq!(again.spelled(), drawn.spelled());
+            assert_eq!(again.balanced, drawn.balanced, "{}", drawn.spelled());
+            balanced += usize::from(again.balanced);
+        }
+        assert!((1..50).contains(&balanced), "{balanced} of 50 balanced");
+
+        for story in Story::fixed().into_iter().chain(Story::short()) {
+            let again = Story::named(&story.spelled()).unwrap();
+            assert_eq!(again.spelled(), story.spelled(), "{}", story.name);
+        }
+    }
+
+    #[test]
+    fn a_story_that_nobody_knows_is_refused_with_what_is_allowed() {
+        for name in [
+            "pairs-1",
+            "",
+            "kill-leader,",
+            "kill-leader+",
+            "bridge+kill-leader+bridge",
+        ] {
+            let refused = Story::named(name).err().expect(name).to_string();
+            assert!(
+                refused.contains(&format!("{name:?}; allowed are kills,")),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

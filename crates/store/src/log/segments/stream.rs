@@ -190,21 +190,30 @@ impl<'a> Stream<'a> {
         if len > sectors_left * ROOM + (ROOM - self.at) {
             return Err(self.damage());
         }
-        let mut bytes = vec![0; len];
-        self.fill(&mut bytes)?;
+        // Not zeroed before: of large memory an allocator lets the kernel do that, page by page.
+        let mut bytes = Vec::with_capacity(len);
+        self.parts(len, |part| bytes.extend_from_slice(part))?;
         Ok(bytes.into())
     }
 
-    fn fill(&mut self, mut to: &mut [u8]) -> io::Result<()> {
-        while !to.is_empty() {
+    fn fill(&mut self, to: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        self.parts(to.len(), |part| {
+            to[filled..filled + part.len()].copy_from_slice(part);
+            filled += part.len();
+        })
+    }
+
+    /// The next `len` bytes of the present group, sector by sector.
+    fn parts(&mut self, mut len: usize, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        while len > 0 {
             if self.at == ROOM {
                 self.next_in_group()?;
             }
-            let count = (ROOM - self.at).min(to.len());
-            let (now, later) = to.split_at_mut(count);
-            now.copy_from_slice(&sector::content(&self.present)[self.at..self.at + count]);
+            let count = (ROOM - self.at).min(len);
+            each(&sector::content(&self.present)[self.at..self.at + count]);
             self.at += count;
-            to = later;
+            len -= count;
         }
         Ok(())
     }
@@ -243,12 +252,14 @@ impl<'a> Stream<'a> {
             return Ok(Some(sector));
         }
         let left = self.segment.sectors.saturating_sub(self.next) as usize;
-        let mut read = vec![0; left.min(AHEAD) * SECTOR];
+        self.begin = self.next;
+        self.ahead.resize(left.min(AHEAD) * SECTOR, 0);
         let from = u64::from(self.next) * SECTOR as u64;
-        self.file.read_exact_at(&mut read, from)?;
-        let sector = ahead(self.next, &read);
-        (self.ahead, self.begin) = (read, self.next);
-        Ok(sector)
+        if let Err(error) = self.file.read_exact_at(&mut self.ahead, from) {
+            self.ahead.clear();
+            return Err(error);
+        }
+        Ok(ahead(self.begin, &self.ahead))
     }
 
     fn damage(&self) -> io::Error {
