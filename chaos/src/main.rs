@@ -36,7 +36,8 @@ enum What {
         /// What replays a run.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Only this one: a story, a nemesis, two nemeses as A+B, or several such as A+B,C+D.
+        /// Only this one: a story, a nemesis, two nemeses as A+B, or several such as A+B,C+D;
+        /// with * at the end also through HAProxy.
         #[arg(long)]
         story: Option<String>,
         /// The program of the nodes.
@@ -175,10 +176,7 @@ impl Chaos {
             println!("  {why}");
         }
         if told.verdict != Word::Sound {
-            println!(
-                "  replay: make chaos SEED={seed} STORY='{}'",
-                story.spelled()
-            );
+            println!("  replay: make chaos SEED={seed} STORY='{}'", story.name);
         }
         if let Some(kept) = &told.kept {
             println!("  history and logs: {}", kept.display());
@@ -193,11 +191,8 @@ impl Chaos {
     /// Pairs by the seed until the time is over.
     fn draw(&mut self, seed: u64, bound: Duration) -> Result<()> {
         let mut random = StdRng::seed_from_u64(seed);
-        for number in 1.. {
-            if self.begin.elapsed() > bound {
-                break;
-            }
-            let story = Story::drawn(format!("pairs-{number}"), PAIRS, &mut random);
+        while self.begin.elapsed() <= bound {
+            let story = Story::drawn(PAIRS, &mut random);
             let seed = random.random_range(1..1_000_000);
             self.tell(&story, seed)?;
         }

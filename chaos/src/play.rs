@@ -110,7 +110,9 @@ pub fn tell(
     }
     judge(&mut account, &verdict, trouble, settings.rate);
     if account.verdict != Word::Sound {
-        let kept = settings.keep.join(format!("{}-{seed}-{at}", story.name));
+        // A name may be as long as the story; a folder's may not.
+        let name: String = story.name.chars().take(100).collect();
+        let kept = settings.keep.join(format!("{name}-{seed}-{at}"));
         telling.arena.keep_logs(&kept)?;
         fs::copy(&history, kept.join("history.jsonl"))?;
         account.kept = Some(kept);

@@ -41,7 +41,7 @@ fn text(results: &Results) -> Result<String> {
     write!(
         out,
         "\n## Again\n\n\
-         `make chaos SEED=n STORY=name` tells one story again: the same things are broken in the same order. Real processes\n\
+         `make chaos SEED=n STORY='name'` tells one story again: the same things are broken in the same order. Real processes\n\
          are not deterministic, so what happens between may differ; the simulation's runs are the same to the byte\n\
          (`make sim SEED=n`).\n"
     )?;
@@ -236,7 +236,7 @@ fn unsound(out: &mut String, results: &Results) -> Result<()> {
         } else {
             "rejected"
         };
-        let replay = format!("`make chaos SEED={} STORY={}`", it.seed, it.story);
+        let replay = format!("`make chaos SEED={} STORY='{}'`", it.seed, it.story);
         (
             word,
             replay,
@@ -409,7 +409,7 @@ mod tests {
         let cells: Vec<&str> = line.split(" | ").collect();
         assert_eq!(cells[2..6], ["2 + 1", "180000", "9", "900 / 900"]);
         assert!(
-            text.contains("- broken: `make chaos SEED=7 STORY=kills` at 0.1.0 (abc): I1: lost")
+            text.contains("- broken: `make chaos SEED=7 STORY='kills'` at 0.1.0 (abc): I1: lost")
         );
         assert_eq!(
             text.lines().filter(|line| line.starts_with("| ")).count(),

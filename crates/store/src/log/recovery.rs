@@ -8,7 +8,7 @@ use crate::codec;
 use crate::gate::Gate;
 use crate::options::LogOptions;
 
-/// Bytes of log looked at together while starting: few, so that it is the same memory again and again.
+/// Bytes of log looked at together while starting: few beside the tail, so that little new memory is touched.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// Reads the whole log once: every entry must be sound, in its place and behind the one before.
