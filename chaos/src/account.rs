@@ -85,6 +85,11 @@ pub enum Word {
 }
 
 impl Account {
+    /// The command that tells the story again.
+    pub fn replay(&self) -> String {
+        format!("make chaos SEED={} STORY='{}'", self.seed, self.story)
+    }
+
     /// Acknowledged operations in each second in which nothing kept the whole cluster from them.
     pub fn rate(&self) -> f64 {
         let acknowledged = self.acknowledged.saturating_sub(self.outage_answers);

@@ -176,7 +176,7 @@ impl Chaos {
             println!("  {why}");
         }
         if told.verdict != Word::Sound {
-            println!("  replay: make chaos SEED={seed} STORY='{}'", story.name);
+            println!("  replay: {}", told.replay());
         }
         if let Some(kept) = &told.kept {
             println!("  history and logs: {}", kept.display());

@@ -101,7 +101,8 @@ impl Story {
     }
 
     /// The story of that name; otherwise acts joined by `,`, each of them a nemesis or two of them joined
-    /// by `+`, and `*` at the end for clients behind a balancer (see [`Self::spelled`]).
+    /// by `+`, and `*` at the end for clients behind a balancer: as
+    /// [`Self::drawn`] names its stories.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl Story {
     }
 
     /// What [`Self::named`] makes the same acts of, also if its own name says nothing of them.
-    pub fn spelled(&self) -> String {
+    fn spelled(&self) -> String {
         let acts: Vec<_> = self.acts.iter().map(Act::to_string).collect();
         let end = if self.balanced { "*" } else { "" };
         format!("{}{end}", acts.join(","))
@@ -232,8 +233,7 @@ mod tests {
     fn the_same_seed_draws_the_same_story() {
         let draw = |seed| {
             let mut random = StdRng::seed_from_u64(seed);
-            let story = Story::drawn(20, &mut random);
-            story.spelled()
+            Story::drawn(20, &mut random).name
         };
         assert_eq!(draw(4_711), draw(4_711));
         assert_ne!(draw(4_711), draw(4_712));

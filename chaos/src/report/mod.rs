@@ -236,7 +236,7 @@ fn unsound(out: &mut String, results: &Results) -> Result<()> {
         } else {
             "rejected"
         };
-        let replay = format!("`make chaos SEED={} STORY='{}'`", it.seed, it.story);
+        let replay = format!("`{}`", it.replay());
         (
             word,
             replay,
