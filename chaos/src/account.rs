@@ -29,7 +29,8 @@ pub struct Account {
     pub at: u64,
     /// How long the load ran, in seconds.
     pub seconds: f64,
-    /// Of these, in how many nobody could be served by intent.
+    /// Of these, in how many nobody could be served, or few: the fault is made for that, or the two of a
+    /// pair left no majority of whole nodes.
     pub outage_seconds: f64,
     /// Answers in those seconds.
     #[serde(default)]

@@ -163,9 +163,12 @@ impl Telling<'_> {
         self.arena.calm();
         let begun = self.begin(act.outer, outer.as_mut(), act.inner)?;
         let mut inner = None;
+        let mut unserved = act.is_outage();
         if let Some(kind) = act.inner {
             let mut nemesis = (kind.make)();
             let begun = self.begin(kind, nemesis.as_mut(), Some(act.outer))?;
+            // Each alone leaves a majority; which nodes the two have met is known only now.
+            unserved |= !self.arena.majority_is_well();
             thread::sleep(nemesis.hold());
             let ended = nemesis.end(&mut self.arena, &mut self.random);
             ended
@@ -187,13 +190,14 @@ impl Telling<'_> {
             self.record(fault, fault.to, Stage::End);
         }
         let answers = self.answered() - answered;
-        if act.is_outage() {
+        if unserved {
             self.outage += begin.elapsed();
             self.outage_answers += answers;
         }
         let rate = answers as f64 / begin.elapsed().as_secs_f64();
+        let asked = if unserved { ", none demanded" } else { "" };
         (self.say)(&format!(
-            "    all ready {:.1} s after the end; {rate:.0} answers a second meanwhile",
+            "    all ready {:.1} s after the end; {rate:.0} answers a second meanwhile{asked}",
             settled.as_secs_f64()
         ));
         thread::sleep(CALM);

@@ -356,8 +356,17 @@ impl Arena {
 
     /// Whether, without `node`, there is a majority that no fault concerns.
     pub fn can_spare(&self, node: usize) -> bool {
-        let well = |other: &&usize| **other != node && !self.concerned.contains(other);
-        self.members.iter().filter(well).count() > self.members.len() / 2
+        self.is_majority(|other| other != node && !self.concerned.contains(&other))
+    }
+
+    /// Whether there is a majority that no fault concerns. Two faults at two of three nodes leave none,
+    /// though each of them would.
+    pub fn majority_is_well(&self) -> bool {
+        self.is_majority(|node| !self.concerned.contains(&node))
+    }
+
+    fn is_majority(&self, is: impl Fn(usize) -> bool) -> bool {
+        self.members.iter().filter(|node| is(**node)).count() > self.members.len() / 2
     }
 
     /// SIGSTOP, seen in the process' state.

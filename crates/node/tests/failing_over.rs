@@ -5,7 +5,7 @@ mod cluster;
 
 use std::time::{Duration, Instant};
 
-use cluster::{Client, Cluster, RESERVE, delete, eventually, put, put_for};
+use cluster::{Client, Cluster, POLL, RESERVE, delete, eventually, put, put_for};
 use trellis_node::NodeSettings;
 use trellis_types::NodeId;
 
@@ -114,6 +114,33 @@ async fn a_ttr_runs_on_through_an_election_and_ends_neither_early_nor_late() {
         "{:?}",
         held.elapsed()
     );
+    cluster.end().await;
+}
+
+/// A node that lags learns late what its waiting client was given, even so late that the hold is
+/// over and the job is gone. Answers are what the log says, in its order; that client can do no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_that_a_lagging_node_learns_too_late_settles_nothing() {
+    let mut cluster = Cluster::of(3).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let (late, worker) = (cluster.client(others[0]), cluster.client(others[1]));
+    late.say([RESERVE]);
+    waits(&cluster, leader).await;
+    cluster.cut(leader, others[0]);
+    assert_eq!(
+        worker.asks(put_for("x", 0, 1)).await,
+        "inserted 1",
+        "and given away in the same breath"
+    );
+    assert_eq!(worker.asks(RESERVE).await, "reserved 1 x", "after its TTR");
+    assert_eq!(worker.asks(delete(1)).await, "Deleted");
+    assert_eq!(late.heard(), [""; 0], "nothing has reached its node");
+    cluster.mend();
+    assert_eq!(late.hears().await, "reserved 1 x", "given before it ended");
+    late.say([delete(1), POLL]);
+    assert_eq!(late.hears_next(2).await, ["NotFound", "TimedOut"]);
+    cluster.agree().await;
     cluster.end().await;
 }
 

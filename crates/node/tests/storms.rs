@@ -29,22 +29,27 @@ struct Ledger {
     promised: Mutex<BTreeMap<String, u64>>,
     /// Bodies of puts that surely did not happen.
     refused: Mutex<BTreeSet<String>>,
-    /// Jobs whose end was acknowledged.
-    deleted: Mutex<BTreeSet<u64>>,
+    /// Jobs whose end was acknowledged, and how many were before it.
+    deleted: Mutex<BTreeMap<u64, usize>>,
     /// Jobs whose end was asked for and never answered.
     perhaps_deleted: Mutex<BTreeSet<u64>>,
-    /// Deliveries of jobs after their end was acknowledged, and of one job under two bodies.
+    /// Deliveries of jobs to who asked after their end was acknowledged, and of one job under two bodies.
     wrong: Mutex<Vec<String>>,
     bodies: Mutex<BTreeMap<u64, String>>,
     next: AtomicU64,
 }
 
 impl Ledger {
-    fn delivered(&self, job: u64, body: &str) {
-        if self.deleted.lock().contains(&job) {
-            self.wrong
-                .lock()
-                .push(format!("job {job} came back after its end"));
+    /// Whoever reserved the job asked when `ends` jobs had ended. One that ended meanwhile may still come:
+    /// an answer says that the job was given, not that the hold lasts; it may be on its way for longer
+    /// than the TTR, when the node lags behind.
+    fn delivered(&self, job: u64, body: &str, ends: usize) {
+        if let Some(end) = self.deleted.lock().get(&job)
+            && *end < ends
+        {
+            self.wrong.lock().push(format!(
+                "job {job} was the end number {end} and came to one who asked after {ends} ends"
+            ));
         }
         let mut bodies = self.bodies.lock();
         let known = bodies.entry(job).or_insert_with(|| body.to_owned());
@@ -133,6 +138,7 @@ async fn worker(node: Address, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
             continue;
         };
         while !stop.load(Ordering::Relaxed) {
+            let ends = ledger.deleted.lock().len();
             client.say([Call::Reserve {
                 timeout: Some(Seconds(1)),
             }]);
@@ -147,12 +153,14 @@ async fn worker(node: Address, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
             };
             let (job, body) = reserved.split_once(' ').expect("a body");
             let job: u64 = job.parse().expect("an id");
-            ledger.delivered(job, body);
+            ledger.delivered(job, body, ends);
             ledger.perhaps_deleted.lock().insert(job);
             client.say([delete(job)]);
             match client.next_word(|| node.is_gone(process)).await.as_deref() {
                 Some("Deleted") => {
-                    if !ledger.deleted.lock().insert(job) {
+                    let mut deleted = ledger.deleted.lock();
+                    let ends = deleted.len();
+                    if deleted.insert(job, ends).is_some() {
                         ledger.wrong.lock().push(format!("job {job} ended twice"));
                     }
                 }
