@@ -127,7 +127,9 @@ async fn a_delivery_that_a_lagging_node_learns_too_late_settles_nothing() {
     let (late, worker) = (cluster.client(others[0]), cluster.client(others[1]));
     late.say([RESERVE]);
     waits(&cluster, leader).await;
+    // Whoever leads, now and later: nothing reaches that node.
     cluster.cut(leader, others[0]);
+    cluster.cut(others[1], others[0]);
     assert_eq!(
         worker.asks(put_for("x", 0, 1)).await,
         "inserted 1",
