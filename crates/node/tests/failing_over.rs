@@ -3,13 +3,14 @@
 #[path = "support/cluster.rs"]
 mod cluster;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::{Client, Cluster, POLL, RESERVE, delete, eventually, put, put_for};
+use tokio::time::Instant;
 use trellis_node::NodeSettings;
 use trellis_types::NodeId;
 
-/// Short enough for a test, long enough for a busy machine.
+/// For stories on tokio's clock, which a busy machine can't hurry.
 fn short_lease() -> NodeSettings {
     NodeSettings {
         node_lease: Duration::from_secs(4),
@@ -90,7 +91,7 @@ async fn waits_and_holds_of_others_live_through_a_fail_over() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_ttr_runs_on_through_an_election_and_ends_neither_early_nor_late() {
     let mut cluster = Cluster::of(3).await;
     let leader = cluster.leader().await;
@@ -108,7 +109,7 @@ async fn a_ttr_runs_on_through_an_election_and_ends_neither_early_nor_late() {
         "{:?}",
         asked.elapsed()
     );
-    // An election may come at the very end of it, on a busy machine.
+    // An election may come at the very end of it.
     assert!(
         held.elapsed() < Duration::from_secs(8),
         "{:?}",
@@ -119,7 +120,7 @@ async fn a_ttr_runs_on_through_an_election_and_ends_neither_early_nor_late() {
 
 /// A node that lags learns late what its waiting client was given, even so late that the hold is
 /// over and the job is gone. Answers are what the log says, in its order; that client can do no harm.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_delivery_that_a_lagging_node_learns_too_late_settles_nothing() {
     let mut cluster = Cluster::of(3).await;
     let leader = cluster.leader().await;
@@ -182,7 +183,7 @@ async fn a_planned_transfer_under_load_loses_and_doubles_nothing() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn after_three_seconds_without_any_majority_everything_goes_on() {
     let mut cluster = Cluster::of(3).await;
     let clients: Vec<_> = (1..=3).map(|id| cluster.client(id)).collect();
@@ -242,7 +243,7 @@ async fn without_a_majority_commands_are_told_so_and_the_node_fences_itself() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_lost_its_majority_serves_nobody() {
     let settings = NodeSettings {
         commit_timeout: Duration::from_secs(1),
@@ -269,7 +270,7 @@ async fn a_leader_that_lost_its_majority_serves_nobody() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn holds_of_a_dead_node_return_and_its_waits_swallow_nothing() {
     let mut cluster = Cluster::with(3, short_lease()).await;
     let leader = cluster.leader().await;
@@ -394,7 +395,7 @@ async fn all_nodes_restart_and_time_goes_on() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_stops_lets_its_clients_go_in_good_order() {
     let mut cluster = Cluster::of(3).await;
     let follower = cluster.follower().await;

@@ -4,13 +4,14 @@
 #[allow(unreachable_pub, dead_code, missing_docs)]
 mod town;
 
-use town::Town;
+use town::{SHORT_LEASE, Town};
 use trellis_node::membership::Identity as _;
 
 #[test]
 fn a_newcomer_that_heard_nobody_for_a_moment_is_taken_in_all_the_same() {
     let all = ["n1", "n2", "n3"];
     let mut town = Town::of(&all);
+    town.lease = SHORT_LEASE;
     town.start_all();
     town.wait_ready(&all);
     town.put("n1", "letter");

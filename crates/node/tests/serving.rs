@@ -87,7 +87,7 @@ async fn what_one_node_has_acknowledged_every_node_shows() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn delays_ttrs_and_waits_end_in_an_idle_cluster() {
     let mut cluster = Cluster::of(3).await;
     let (ann, bob) = (cluster.client(1), cluster.client(2));
@@ -104,7 +104,7 @@ async fn delays_ttrs_and_waits_end_in_an_idle_cluster() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn polls_leave_an_idle_log_alone() {
     let mut cluster = Cluster::of(3).await;
     cluster.agree().await;
@@ -181,7 +181,7 @@ async fn a_single_node_serves() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_idle_cluster_writes_nothing() {
     let mut cluster = Cluster::of(3).await;
     cluster.agree().await;

@@ -11,7 +11,7 @@ use trellis_rpc::{
 };
 use trellis_types::NodeId;
 
-use town::Town;
+use town::{SHORT_LEASE, Town};
 
 #[test]
 fn a_node_with_no_members_configured_is_a_cluster_at_once_and_keeps_its_data() {
@@ -118,6 +118,7 @@ fn a_started_node_takes_no_part_before_a_majority_has_answered() {
 fn an_empty_disk_comes_back_under_a_new_id_in_place_of_the_dead_one() {
     let all = ["n1", "n2", "n3"];
     let mut town = Town::of(&all);
+    town.lease = SHORT_LEASE;
     town.start_all();
     town.wait_ready(&all);
     town.put("n1", "letter");
@@ -278,7 +279,12 @@ fn a_disk_that_lost_acknowledged_entries_is_noticed_by_the_others() {
     town.start("n3");
     let members = town.node("n3").members().clone();
     let stop = town.on("n3", members.stopped());
-    assert!(stop.to_string().contains("holds log index"), "{stop}");
+    // Which of them it says first depends on whether there was an election meanwhile.
+    let stop = stop.to_string();
+    assert!(
+        stop.contains("holds log index") || stop.contains("holds term"),
+        "{stop}"
+    );
 }
 
 #[test]
@@ -292,8 +298,10 @@ fn several_newcomers_at_once_are_taken_in_one_after_the_other() {
     town.start("n5");
     let all = ["n1", "n2", "n3", "n4", "n5"];
     town.wait_ready(&all);
-    let members = town.status("n1").members;
-    assert_eq!(members.iter().filter(|member| member.voter).count(), 5);
+    town.wait("five voters, as n1 knows", |town| {
+        let members = town.status("n1").members;
+        (members.iter().filter(|member| member.voter).count() == 5).then_some(())
+    });
     town.put("n5", "letter");
     town.wait_equal(&all);
 }
@@ -303,6 +311,7 @@ fn several_newcomers_at_once_are_taken_in_one_after_the_other() {
 fn a_leader_that_dies_while_a_member_is_replaced_changes_nothing_in_the_end() {
     let all = ["n1", "n2", "n3", "n4", "n5"];
     let mut town = Town::of(&all);
+    town.lease = SHORT_LEASE;
     town.start_all();
     town.wait_ready(&all);
     town.put("n1", "letter");
@@ -590,6 +599,7 @@ fn batches_are_taken_from_the_node_whose_origin_it_is() {
 fn a_leader_without_a_majority_stops_being_ready_and_its_status_says_why() {
     let all = ["n1", "n2", "n3"];
     let mut town = Town::of(&all);
+    town.lease = SHORT_LEASE;
     town.start_all();
     town.wait_ready(&all);
     let leader = town.wait_leader(&all);

@@ -29,10 +29,16 @@ use trellis_types::{NodeId, Priority, Seconds};
 /// How long anything may take that a town waits for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A lease for stories in which a silent node is given up.
+pub const SHORT_LEASE: Duration = Duration::from_secs(3);
+
 /// The nodes of one test, by name.
 pub struct Town {
     houses: BTreeMap<String, House>,
     next_id: u64,
+    /// Of nodes that are started from now on. Long, so that no node of a busy machine fences itself; short where the story is that a
+    /// node is given up.
+    pub lease: Duration,
 }
 
 /// A node's place: its folder outlives the node.
@@ -84,6 +90,7 @@ impl Town {
         let mut town = Self {
             houses: BTreeMap::new(),
             next_id: 1,
+            lease: Duration::from_secs(15),
         };
         let initial: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         for name in names {
@@ -190,6 +197,7 @@ impl Town {
                 address: self.address(name),
             })
             .collect();
+        let lease = self.lease;
         let house = self.house(name);
         assert!(house.life.is_none(), "{name} runs already");
         let parts = BootParts {
@@ -198,7 +206,8 @@ impl Town {
             state: house.folder.state.clone(),
             disk: house.folder.disk.clone(),
             settings: NodeSettings {
-                node_lease: Duration::from_secs(3),
+                node_lease: lease,
+                commit_timeout: PATIENCE,
                 ..NodeSettings::default()
             },
             consensus: ConsensusSettings::default(),
@@ -343,10 +352,10 @@ impl Town {
     /// Puts one job through the named node and waits for its id.
     pub fn put(&self, name: &str, body: &str) -> u64 {
         let outlet = Arc::new(Heard::default());
-        let session = self
-            .node(name)
-            .connect(outlet.clone())
-            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.picture()));
+        // A node may know who leads before it lets anybody in.
+        let session = self.wait("an open door", |town| {
+            town.node(name).connect(outlet.clone()).ok()
+        });
         session.submit(&mut vec![Call::Put {
             priority: Priority(0),
             delay: Seconds(0),
@@ -358,7 +367,11 @@ impl Town {
             match answers.first() {
                 Some(Answer::Inserted(job)) => Some(job.0),
                 Some(other) => panic!("expected INSERTED, got {other:?}"),
-                None => None,
+                None => {
+                    let closed = *outlet.closed.lock();
+                    assert!(closed.is_none(), "{name} hung up: {closed:?}");
+                    None
+                }
             }
         })
     }
