@@ -10,7 +10,7 @@ use trellis_types::NodeId;
 
 use super::support::{Cluster, eventually, member};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_learner_far_behind_gets_a_snapshot_and_then_the_log() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -60,7 +60,7 @@ async fn a_learner_far_behind_gets_a_snapshot_and_then_the_log() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_dead_voter_is_replaced_in_one_change() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -113,7 +113,7 @@ async fn a_dead_voter_is_replaced_in_one_change() {
 }
 
 /// Who still counted it could agree on something that the others never hear of (faults E40 and E41).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn who_was_removed_counts_for_nobody_even_when_all_restart() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;

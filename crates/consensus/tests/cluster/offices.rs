@@ -9,7 +9,7 @@ use trellis_types::NodeId;
 
 use super::support::{Cluster, PATIENCE, eventually, puts};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_the_leader_stops_another_takes_over_and_nothing_is_lost() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -69,7 +69,7 @@ async fn slow_disks_cost_no_leader_its_office_and_nothing_is_acknowledged_unsync
 
 /// Of a vote Raft tells without an entry. Nodes that took that for writes that do not move never
 /// stood again, when a candidate had gone silent with the votes of all in its hand.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_vote_takes_nothing_back_of_what_was_written() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -108,7 +108,7 @@ async fn a_vote_takes_nothing_back_of_what_was_written() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_without_a_majority_neither_reads_nor_writes() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -158,7 +158,7 @@ async fn a_leader_without_a_majority_neither_reads_nor_writes() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn leadership_is_handed_over_on_request() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -190,7 +190,7 @@ async fn leadership_is_handed_over_on_request() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_distrusts_its_state_takes_no_office_that_is_handed_to_it() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -222,7 +222,7 @@ async fn a_node_that_distrusts_its_state_takes_no_office_that_is_handed_to_it() 
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_follower_that_knows_the_leader_dead_stands_without_waiting() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
@@ -250,7 +250,7 @@ async fn a_follower_that_knows_the_leader_dead_stands_without_waiting() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_talks_but_does_not_hear_is_replaced() {
     let mut cluster = Cluster::of(3).await;
     cluster.open_origin().await;
