@@ -15,7 +15,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use trellis_store::tamper::change_a_priority;
 use trellis_testkit::process::{Cluster, trellis_binary};
-use trellis_tests::{Client, Load, Roles, get, patient, rounds, status};
+use trellis_tests::{Client, Load, Roles, get, rounds, status};
 use trellis_types::{JobId, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
@@ -71,7 +71,7 @@ struct Town {
 impl Town {
     fn new() -> Self {
         let binary = trellis_binary().expect("the binary was built");
-        let cluster = Cluster::start_with(&binary, 3, true, patient()).expect("a cluster");
+        let cluster = Cluster::start_reviving(&binary, 3).expect("a cluster");
         let tube = TubeName::parse(b"kept").expect("a good name");
         let mut client = Client::at_tube(cluster.address(0), &tube).expect("a client");
         let mut kept = BTreeMap::new();

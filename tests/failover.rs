@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use trellis_testkit::process::{Cluster, trellis_binary};
-use trellis_tests::{Client, Load, Roles, patient, rounds, summary};
+use trellis_tests::{Client, Load, Roles, rounds, summary};
 use trellis_types::{JobId, Priority, TubeName};
 use trellis_wire::beanstalk::{Reply, Request};
 
@@ -183,7 +183,7 @@ fn two_of_three_freeze_and_nothing_untrue_is_said() {
         cluster.freeze(node).expect("it lived");
     }
     let from = Instant::now();
-    // What was on its way comes through. Then there is silence for three seconds, less than a command waits.
+    // What was on its way comes through. Then there is silence for three seconds, less than `commit_timeout_ms`.
     load.wait_for_silence(Duration::from_millis(200), Duration::from_secs(2));
     let silent_from = Instant::now();
     reader.send(&Request::Peek(JobId(1 << 40))).expect("sent");
@@ -217,5 +217,5 @@ fn two_of_three_freeze_and_nothing_untrue_is_said() {
 
 fn start() -> Cluster {
     let binary = trellis_binary().expect("the binary was built");
-    Cluster::start_with(&binary, 3, false, patient()).expect("a cluster")
+    Cluster::start(&binary, 3).expect("a cluster")
 }

@@ -302,7 +302,7 @@ fn a_stepped_wall_clock_expires_and_stretches_nothing() {
     for node in 0..3 {
         set_clock(node, "+0");
     }
-    let network = Network::start(&binary, 3, |node| {
+    let network = Network::start_with(&binary, 3, |node| {
         [
             ("LD_PRELOAD", library.clone()),
             ("FAKETIME_TIMESTAMP_FILE", clock(node).display().to_string()),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use trellis_testkit::process::trellis_binary;
-use trellis_tests::{Load, Network, Roles, patient, rounds, summary};
+use trellis_tests::{Load, Network, Roles, rounds, summary};
 
 /// Promise P4, for a machine that does not even close its connections.
 #[test]
@@ -20,7 +20,7 @@ fn the_leader_falls_silent_and_clients_of_the_others_see_a_pause() {
     let binary = trellis_binary().expect("the binary was built");
     let mut gaps = Vec::new();
     for round in 0..rounds(1) {
-        let network = Network::start(&binary, 3, |_| patient()).expect("a cluster");
+        let network = Network::start(&binary, 3).expect("a cluster");
         let all: Vec<_> = (0..3u8)
             .map(|node| (u16::from(node), network.address(node)))
             .collect();

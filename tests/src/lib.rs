@@ -17,12 +17,6 @@ pub fn rounds(few: usize) -> usize {
     asked.and_then(|text| text.parse().ok()).unwrap_or(few)
 }
 
-/// Variables of nodes whose clients are to meet no error: a command waits longer for a majority than a busy test machine stands still.
-/// That it is told so after `commit_timeout_ms` is told elsewhere.
-pub fn patient() -> Vec<(String, String)> {
-    vec![("TRELLIS_COMMIT_TIMEOUT_MS".to_owned(), "30000".to_owned())]
-}
-
 /// Sorts, prints the median and the longest, and returns both.
 pub fn summary(
     what: &str,

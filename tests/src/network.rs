@@ -28,12 +28,21 @@ impl Network {
         Places::is_possible()
     }
 
-    /// Starts `nodes` nodes, each with its `variables`, and waits until each serves.
+    /// Starts `nodes` nodes and waits until each serves.
     ///
     /// # Errors
     ///
     /// A network can't be made, or a node does not serve in time; its own words are included.
-    pub fn start(
+    pub fn start(binary: &Path, nodes: u8) -> io::Result<Self> {
+        Self::start_with(binary, nodes, |_| Vec::new())
+    }
+
+    /// As [`Self::start`], with variables for each node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub fn start_with(
         binary: &Path,
         nodes: u8,
         variables: impl Fn(u8) -> Vec<(String, String)>,

@@ -47,7 +47,6 @@ pub struct Cluster {
     base_port: u16,
     nodes: u16,
     revives: bool,
-    variables: Vec<(String, String)>,
     folder: TempDir,
 }
 
@@ -60,7 +59,7 @@ impl Cluster {
     /// It cannot be started, ends early, or does not get ready in time; its own words are
     /// included.
     pub fn start(binary: &Path, nodes: u16) -> io::Result<Self> {
-        Self::start_with(binary, nodes, false, Vec::new())
+        Self::start_with(binary, nodes, false)
     }
 
     /// As [`Self::start`], but a node that dies is started again after three seconds, by
@@ -70,30 +69,19 @@ impl Cluster {
     ///
     /// As [`Self::start`].
     pub fn start_reviving(binary: &Path, nodes: u16) -> io::Result<Self> {
-        Self::start_with(binary, nodes, true, Vec::new())
+        Self::start_with(binary, nodes, true)
     }
 
-    /// As [`Self::start`] or, if it `revives`, [`Self::start_reviving`], with these variables for all nodes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::start`].
-    pub fn start_with(
-        binary: &Path,
-        nodes: u16,
-        revives: bool,
-        variables: Vec<(String, String)>,
-    ) -> io::Result<Self> {
+    fn start_with(binary: &Path, nodes: u16, revives: bool) -> io::Result<Self> {
         let base_port = free_base_port()?;
         let folder = TempDir::with_prefix("trellis-cluster-")?;
-        let local = spawn(binary, nodes, base_port, revives, &variables, &folder)?;
+        let local = spawn(binary, nodes, base_port, revives, &folder)?;
         let mut cluster = Self {
             local,
             binary: binary.to_owned(),
             base_port,
             nodes,
             revives,
-            variables,
             folder,
         };
         cluster.wait_until_ready()?;
@@ -129,7 +117,6 @@ impl Cluster {
             self.nodes,
             self.base_port,
             self.revives,
-            &self.variables,
             &self.folder,
         )?;
         self.wait_until_ready()
@@ -266,7 +253,6 @@ fn spawn(
     nodes: u16,
     base_port: u16,
     revives: bool,
-    variables: &[(String, String)],
     folder: &TempDir,
 ) -> io::Result<Child> {
     let log = fs::File::options()
@@ -282,7 +268,6 @@ fn spawn(
         .arg("--data-dir")
         .arg(folder.path().join("data"))
         .args(["--base-port", &base_port.to_string()])
-        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)
