@@ -19,7 +19,7 @@ use trellis_consensus::{
 use trellis_node::{
     Answer, BootError, BootParts, Call, CloseReason, Node, NodeSettings, Outlet, boot,
     membership::{
-        DiskMark, MemberSettings, Seed, Status,
+        DiskMark, MemberSettings, MemberStatus, Seed, Status,
         memory::{MemoryDisk, MemoryIdentity},
     },
 };
@@ -36,8 +36,7 @@ pub const SHORT_LEASE: Duration = Duration::from_secs(3);
 pub struct Town {
     houses: BTreeMap<String, House>,
     next_id: u64,
-    /// Of nodes that are started from now on. Long, so that no node of a busy machine fences itself; short where the story is that a
-    /// node is given up.
+    /// Of nodes that are started from now on: the default, or [`SHORT_LEASE`].
     pub lease: Duration,
 }
 
@@ -90,7 +89,7 @@ impl Town {
         let mut town = Self {
             houses: BTreeMap::new(),
             next_id: 1,
-            lease: Duration::from_secs(15),
+            lease: NodeSettings::default().node_lease,
         };
         let initial: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         for name in names {
@@ -207,7 +206,6 @@ impl Town {
             disk: house.folder.disk.clone(),
             settings: NodeSettings {
                 node_lease: lease,
-                commit_timeout: PATIENCE,
                 ..NodeSettings::default()
             },
             consensus: ConsensusSettings::default(),
@@ -334,6 +332,15 @@ impl Town {
         })
     }
 
+    /// The members, as soon as there are `count`, as the named node knows, and all of them vote.
+    pub fn wait_voters(&self, name: &str, count: usize) -> Vec<MemberStatus> {
+        self.wait(&format!("{count} voters, as {name} knows"), |town| {
+            let members = town.status(name).members;
+            let all_vote = members.iter().all(|member| member.voter);
+            (all_vote && members.len() == count).then_some(members)
+        })
+    }
+
     /// Waits until all the named have applied as much and hold equal states.
     pub fn wait_equal(&self, names: &[&str]) {
         self.wait(&format!("equal states of {names:?}"), |town| {
@@ -352,10 +359,10 @@ impl Town {
     /// Puts one job through the named node and waits for its id.
     pub fn put(&self, name: &str, body: &str) -> u64 {
         let outlet = Arc::new(Heard::default());
-        // A node may know who leads before it lets anybody in.
-        let session = self.wait("an open door", |town| {
-            town.node(name).connect(outlet.clone()).ok()
-        });
+        let session = self
+            .node(name)
+            .connect(outlet.clone())
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.picture()));
         session.submit(&mut vec![Call::Put {
             priority: Priority(0),
             delay: Seconds(0),

@@ -72,15 +72,8 @@ pub fn member(id: u64) -> Member {
 
 impl Cluster {
     /// Nodes 1 to `count`, formed, running, and open for clients.
-    /// Its nodes have more patience with each other than a busy machine stands still: clients see no error, and no node
-    /// is given up or fences itself.
     pub async fn of(count: u64) -> Self {
-        let settings = NodeSettings {
-            commit_timeout: PATIENCE,
-            node_lease: 2 * PATIENCE,
-            ..NodeSettings::default()
-        };
-        Self::with(count, settings).await
+        Self::with(count, NodeSettings::default()).await
     }
 
     pub async fn with(count: u64, settings: NodeSettings) -> Self {
